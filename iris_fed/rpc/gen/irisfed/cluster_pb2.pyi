@@ -1,0 +1,137 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetClusterInfoRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetClusterInfoResponse(_message.Message):
+    __slots__ = ("cluster", "version", "database_id", "started_ms", "peers")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    version: str
+    database_id: str
+    started_ms: int
+    peers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster: _Optional[str] = ..., version: _Optional[str] = ..., database_id: _Optional[str] = ..., started_ms: _Optional[int] = ..., peers: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LogPosition(_message.Message):
+    __slots__ = ("task_id", "attempt_id", "offset")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    attempt_id: int
+    offset: int
+    def __init__(self, task_id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class ReadLogsRequest(_message.Message):
+    __slots__ = ("id", "attempt_id", "positions", "follow", "tail_lines")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    TAIL_LINES_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    attempt_id: int
+    positions: _containers.RepeatedCompositeFieldContainer[LogPosition]
+    follow: bool
+    tail_lines: int
+    def __init__(self, id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., positions: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ..., follow: _Optional[bool] = ..., tail_lines: _Optional[int] = ...) -> None: ...
+
+class LogLine(_message.Message):
+    __slots__ = ("task_id", "attempt_id", "offset", "next_offset", "time_ms", "data", "dropped_bytes")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    attempt_id: int
+    offset: int
+    next_offset: int
+    time_ms: int
+    data: bytes
+    dropped_bytes: int
+    def __init__(self, task_id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., time_ms: _Optional[int] = ..., data: _Optional[bytes] = ..., dropped_bytes: _Optional[int] = ...) -> None: ...
+
+class ReadLogsResponse(_message.Message):
+    __slots__ = ("lines", "notice")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedCompositeFieldContainer[LogLine]
+    notice: str
+    def __init__(self, lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., notice: _Optional[str] = ...) -> None: ...
+
+class ListJobEventsRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class JobEvent(_message.Message):
+    __slots__ = ("time_ms", "kind", "message", "task_index")
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TASK_INDEX_FIELD_NUMBER: _ClassVar[int]
+    time_ms: int
+    kind: str
+    message: str
+    task_index: int
+    def __init__(self, time_ms: _Optional[int] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., task_index: _Optional[int] = ...) -> None: ...
+
+class ListJobEventsResponse(_message.Message):
+    __slots__ = ("events",)
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[JobEvent]
+    def __init__(self, events: _Optional[_Iterable[_Union[JobEvent, _Mapping]]] = ...) -> None: ...
+
+class CheckPeerRequest(_message.Message):
+    __slots__ = ("peer",)
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    peer: str
+    def __init__(self, peer: _Optional[str] = ...) -> None: ...
+
+class CheckStep(_message.Message):
+    __slots__ = ("step", "ok", "detail")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    OK_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    step: str
+    ok: bool
+    detail: str
+    def __init__(self, step: _Optional[str] = ..., ok: _Optional[bool] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class CheckPeerResponse(_message.Message):
+    __slots__ = ("steps",)
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    steps: _containers.RepeatedCompositeFieldContainer[CheckStep]
+    def __init__(self, steps: _Optional[_Iterable[_Union[CheckStep, _Mapping]]] = ...) -> None: ...
+
+class CheckAdmissionRequest(_message.Message):
+    __slots__ = ("submitting_user",)
+    SUBMITTING_USER_FIELD_NUMBER: _ClassVar[int]
+    submitting_user: str
+    def __init__(self, submitting_user: _Optional[str] = ...) -> None: ...
+
+class CheckAdmissionResponse(_message.Message):
+    __slots__ = ("cluster", "admitted", "reason")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    admitted: bool
+    reason: str
+    def __init__(self, cluster: _Optional[str] = ..., admitted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
