@@ -5,11 +5,29 @@ asked the same thing twice: everything here is idempotent by attempt uid.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Protocol
 
-from iris_fed.model.resources import BackendSummary, NodeFree, Resources, Usage
+from iris_fed.model.observed import AttemptEnd, Ended, EndKind, Observation, Running, Sampled
+from iris_fed.model.resources import BackendSummary, NodeFree, Resources
+
+__all__ = [
+    "AttemptEnd",
+    "Backend",
+    "BackendUnavailable",
+    "EndKind",
+    "Ended",
+    "Honours",
+    "LaunchRequest",
+    "LogLine",
+    "LogPage",
+    "Observation",
+    "Owner",
+    "Recovery",
+    "Running",
+    "Sampled",
+    "Stranger",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,70 +56,6 @@ class LaunchRequest:
     ports: tuple[str, ...] = ()
     timeout_ms: int | None = None
     node: str = ""
-
-
-class EndKind(StrEnum):
-    """Why an attempt is over; the controller maps it to a state and a retry budget."""
-
-    EXITED = "EXITED"
-    SIGNALED = "SIGNALED"
-    KILLED = "KILLED"
-    TIMED_OUT = "TIMED_OUT"
-    OUT_OF_MEMORY = "OUT_OF_MEMORY"
-    PREEMPTED = "PREEMPTED"
-    NOT_STARTED = "NOT_STARTED"
-    NO_CAPACITY = "NO_CAPACITY"
-    LOST = "LOST"
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptEnd:
-    """How an attempt ended.
-
-    EXITED has `exit_code` 0-255. SIGNALED has `signal` and the shell's `exit_code` 128+n. KILLED
-    answers our own `kill`. NOT_STARTED is the attempt's own fault (no such program: 127, not
-    executable: 126) and will not go better next time. NO_CAPACITY never started and may be placed again.
-    LOST: the engine cannot say; the exit code is unknown. `message` is one sentence for a person.
-    """
-
-    kind: EndKind
-    exit_code: int | None = None
-    signal: int | None = None
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """The attempt's process runs. `devices` are the indexes it was given, `ports` the numbers by name."""
-
-    attempt_uid: str
-    started_ms: int
-    node: str
-    address: str = ""
-    devices: tuple[int, ...] = ()
-    ports: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The attempt is over and nothing of it runs any more. `started_ms` None = it never ran."""
-
-    attempt_uid: str
-    end: AttemptEnd
-    started_ms: int | None
-    finished_ms: int
-    usage: Usage = field(default_factory=Usage)
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """What the attempt uses now."""
-
-    attempt_uid: str
-    usage: Usage
-
-
-Observation = Running | Ended | Sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +103,17 @@ class LogPage:
     complete: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Honours:
+    """What a job asks for that only some engines can give (empty or zero = not asked for)."""
+
+    task_image: str = ""
+    container_profile: int = 0
+    egress_policy: int = 0
+    disk_bytes: int = 0
+    gang: bool = False
+
+
 class BackendUnavailable(Exception):
     """The engine cannot be reached now; nothing is known to have happened. Ask again later."""
 
@@ -176,7 +141,7 @@ class Backend(Protocol):
         """What is free on each machine now, launches already accepted deducted."""
         ...
 
-    def refusals(self, request: "Honours") -> tuple[str, ...]:
+    def refusals(self, request: Honours) -> tuple[str, ...]:
         """Names, as on the wire, of the requested features that this engine cannot honour."""
         ...
 
@@ -213,14 +178,3 @@ class Backend(Protocol):
     async def forget(self, attempt_uid: str) -> None:
         """Remove the work directory and output of an ended attempt."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Honours:
-    """What a job asks for that only some engines can give (empty or zero = not asked for)."""
-
-    task_image: str = ""
-    container_profile: int = 0
-    egress_policy: int = 0
-    disk_bytes: int = 0
-    gang: bool = False

@@ -39,52 +39,105 @@ _PROTO_BINARY_CODEC = google_protobuf_binary_codec()
 _GZIP_COMPRESSION = GzipCompression()
 
 class ControllerService(Protocol):
+    """
+    What a controller does for users, for their tools, and for other controllers. Errors are
+    Connect's codes with one sentence for a person.
+    """
     async def launch_job(self, request: Controller.LaunchJobRequest, ctx: RequestContext[Controller.LaunchJobRequest, Controller.LaunchJobResponse], /) -> Controller.LaunchJobResponse:
+        """
+        Submits a job, or delivers a handoff. Answered once the job cannot be lost any more.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def get_job_status(self, request: Controller.GetJobStatusRequest, ctx: RequestContext[Controller.GetJobStatusRequest, Controller.GetJobStatusResponse], /) -> Controller.GetJobStatusResponse:
+        """
+        All about one job. NOT_FOUND when there is none.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def get_job_state(self, request: Controller.GetJobStateRequest, ctx: RequestContext[Controller.GetJobStateRequest, Controller.GetJobStateResponse], /) -> Controller.GetJobStateResponse:
+        """
+        The states of some jobs, for callers that poll.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def terminate_job(self, request: Controller.TerminateJobRequest, ctx: RequestContext[Controller.TerminateJobRequest, Empty], /) -> Empty:
+        """
+        Cancels a job and its children; a finished one stays as it is. Answered once the cancel is
+        recorded; the end follows.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def list_jobs(self, request: Controller.ListJobsRequest, ctx: RequestContext[Controller.ListJobsRequest, Controller.ListJobsResponse], /) -> Controller.ListJobsResponse:
+        """
+        One page of jobs with a stable order, and the number of all.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def get_task_status(self, request: Controller.GetTaskStatusRequest, ctx: RequestContext[Controller.GetTaskStatusRequest, Controller.GetTaskStatusResponse], /) -> Controller.GetTaskStatusResponse:
+        """
+        All about one task. NOT_FOUND when there is none.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def list_tasks(self, request: Controller.ListTasksRequest, ctx: RequestContext[Controller.ListTasksRequest, Controller.ListTasksResponse], /) -> Controller.ListTasksResponse:
+        """
+        The tasks of one job, by index.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def list_users(self, request: Controller.ListUsersRequest, ctx: RequestContext[Controller.ListUsersRequest, Controller.ListUsersResponse], /) -> Controller.ListUsersResponse:
+        """
+        Users and what their jobs are doing.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def exec_in_container(self, request: Controller.ExecInContainerRequest, ctx: RequestContext[Controller.ExecInContainerRequest, Controller.ExecInContainerResponse], /) -> Controller.ExecInContainerResponse:
+        """
+        Runs a command beside a running task.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def get_current_user(self, request: GetCurrentUserRequest, ctx: RequestContext[GetCurrentUserRequest, GetCurrentUserResponse], /) -> GetCurrentUserResponse:
+        """
+        Who the caller is, as this controller sees them.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def set_user_budget(self, request: Controller.SetUserBudgetRequest, ctx: RequestContext[Controller.SetUserBudgetRequest, Controller.SetUserBudgetResponse], /) -> Controller.SetUserBudgetResponse:
+        """
+        Sets a user's budget.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def get_user_budget(self, request: Controller.GetUserBudgetRequest, ctx: RequestContext[Controller.GetUserBudgetRequest, Controller.GetUserBudgetResponse], /) -> Controller.GetUserBudgetResponse:
+        """
+        A user's budget.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def list_user_budgets(self, request: Controller.ListUserBudgetsRequest, ctx: RequestContext[Controller.ListUserBudgetsRequest, Controller.ListUserBudgetsResponse], /) -> Controller.ListUserBudgetsResponse:
+        """
+        Everybody's budget.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def list_backends(self, request: Controller.ListBackendsRequest, ctx: RequestContext[Controller.ListBackendsRequest, Controller.ListBackendsResponse], /) -> Controller.ListBackendsResponse:
+        """
+        What this controller drives; also the heartbeat between controllers.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def list_peers(self, request: Controller.ListPeersRequest, ctx: RequestContext[Controller.ListPeersRequest, Controller.ListPeersResponse], /) -> Controller.ListPeersResponse:
+        """
+        The clusters that this one may hand jobs to, as it last saw them.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     async def federation_sync(self, request: Controller.FederationSyncRequest, ctx: RequestContext[Controller.FederationSyncRequest, Controller.FederationSyncResponse], /) -> Controller.FederationSyncResponse:
+        """
+        A parent's way to learn what became of the jobs that it handed off; only those.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
 
@@ -291,6 +344,10 @@ class ControllerServiceASGIApplication(ConnectASGIApplication[ControllerService]
 
 
 class ControllerServiceClient(ConnectClient):
+    """
+    What a controller does for users, for their tools, and for other controllers. Errors are
+    Connect's codes with one sentence for a person.
+    """
     def __init__(
         self,
         address: str,
@@ -322,6 +379,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.LaunchJobResponse:
+        """
+        Submits a job, or delivers a handoff. Answered once the job cannot be lost any more.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -342,6 +402,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.GetJobStatusResponse:
+        """
+        All about one job. NOT_FOUND when there is none.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -362,6 +425,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.GetJobStateResponse:
+        """
+        The states of some jobs, for callers that poll.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -382,6 +448,10 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Empty:
+        """
+        Cancels a job and its children; a finished one stays as it is. Answered once the cancel is
+        recorded; the end follows.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -402,6 +472,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListJobsResponse:
+        """
+        One page of jobs with a stable order, and the number of all.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -422,6 +495,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.GetTaskStatusResponse:
+        """
+        All about one task. NOT_FOUND when there is none.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -442,6 +518,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListTasksResponse:
+        """
+        The tasks of one job, by index.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -462,6 +541,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListUsersResponse:
+        """
+        Users and what their jobs are doing.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -482,6 +564,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ExecInContainerResponse:
+        """
+        Runs a command beside a running task.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -502,6 +587,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> GetCurrentUserResponse:
+        """
+        Who the caller is, as this controller sees them.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -522,6 +610,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.SetUserBudgetResponse:
+        """
+        Sets a user's budget.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -542,6 +633,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.GetUserBudgetResponse:
+        """
+        A user's budget.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -562,6 +656,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListUserBudgetsResponse:
+        """
+        Everybody's budget.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -582,6 +679,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListBackendsResponse:
+        """
+        What this controller drives; also the heartbeat between controllers.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -602,6 +702,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListPeersResponse:
+        """
+        The clusters that this one may hand jobs to, as it last saw them.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -622,6 +725,9 @@ class ControllerServiceClient(ConnectClient):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.FederationSyncResponse:
+        """
+        A parent's way to learn what became of the jobs that it handed off; only those.
+        """
         return await self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -637,52 +743,105 @@ class ControllerServiceClient(ConnectClient):
         )
 
 class ControllerServiceSync(Protocol):
+    """
+    What a controller does for users, for their tools, and for other controllers. Errors are
+    Connect's codes with one sentence for a person.
+    """
     def launch_job(self, request: Controller.LaunchJobRequest, ctx: RequestContext[Controller.LaunchJobRequest, Controller.LaunchJobResponse], /) -> Controller.LaunchJobResponse:
+        """
+        Submits a job, or delivers a handoff. Answered once the job cannot be lost any more.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def get_job_status(self, request: Controller.GetJobStatusRequest, ctx: RequestContext[Controller.GetJobStatusRequest, Controller.GetJobStatusResponse], /) -> Controller.GetJobStatusResponse:
+        """
+        All about one job. NOT_FOUND when there is none.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def get_job_state(self, request: Controller.GetJobStateRequest, ctx: RequestContext[Controller.GetJobStateRequest, Controller.GetJobStateResponse], /) -> Controller.GetJobStateResponse:
+        """
+        The states of some jobs, for callers that poll.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def terminate_job(self, request: Controller.TerminateJobRequest, ctx: RequestContext[Controller.TerminateJobRequest, Empty], /) -> Empty:
+        """
+        Cancels a job and its children; a finished one stays as it is. Answered once the cancel is
+        recorded; the end follows.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def list_jobs(self, request: Controller.ListJobsRequest, ctx: RequestContext[Controller.ListJobsRequest, Controller.ListJobsResponse], /) -> Controller.ListJobsResponse:
+        """
+        One page of jobs with a stable order, and the number of all.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def get_task_status(self, request: Controller.GetTaskStatusRequest, ctx: RequestContext[Controller.GetTaskStatusRequest, Controller.GetTaskStatusResponse], /) -> Controller.GetTaskStatusResponse:
+        """
+        All about one task. NOT_FOUND when there is none.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def list_tasks(self, request: Controller.ListTasksRequest, ctx: RequestContext[Controller.ListTasksRequest, Controller.ListTasksResponse], /) -> Controller.ListTasksResponse:
+        """
+        The tasks of one job, by index.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def list_users(self, request: Controller.ListUsersRequest, ctx: RequestContext[Controller.ListUsersRequest, Controller.ListUsersResponse], /) -> Controller.ListUsersResponse:
+        """
+        Users and what their jobs are doing.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def exec_in_container(self, request: Controller.ExecInContainerRequest, ctx: RequestContext[Controller.ExecInContainerRequest, Controller.ExecInContainerResponse], /) -> Controller.ExecInContainerResponse:
+        """
+        Runs a command beside a running task.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def get_current_user(self, request: GetCurrentUserRequest, ctx: RequestContext[GetCurrentUserRequest, GetCurrentUserResponse], /) -> GetCurrentUserResponse:
+        """
+        Who the caller is, as this controller sees them.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def set_user_budget(self, request: Controller.SetUserBudgetRequest, ctx: RequestContext[Controller.SetUserBudgetRequest, Controller.SetUserBudgetResponse], /) -> Controller.SetUserBudgetResponse:
+        """
+        Sets a user's budget.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def get_user_budget(self, request: Controller.GetUserBudgetRequest, ctx: RequestContext[Controller.GetUserBudgetRequest, Controller.GetUserBudgetResponse], /) -> Controller.GetUserBudgetResponse:
+        """
+        A user's budget.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def list_user_budgets(self, request: Controller.ListUserBudgetsRequest, ctx: RequestContext[Controller.ListUserBudgetsRequest, Controller.ListUserBudgetsResponse], /) -> Controller.ListUserBudgetsResponse:
+        """
+        Everybody's budget.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def list_backends(self, request: Controller.ListBackendsRequest, ctx: RequestContext[Controller.ListBackendsRequest, Controller.ListBackendsResponse], /) -> Controller.ListBackendsResponse:
+        """
+        What this controller drives; also the heartbeat between controllers.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def list_peers(self, request: Controller.ListPeersRequest, ctx: RequestContext[Controller.ListPeersRequest, Controller.ListPeersResponse], /) -> Controller.ListPeersResponse:
+        """
+        The clusters that this one may hand jobs to, as it last saw them.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
     def federation_sync(self, request: Controller.FederationSyncRequest, ctx: RequestContext[Controller.FederationSyncRequest, Controller.FederationSyncResponse], /) -> Controller.FederationSyncResponse:
+        """
+        A parent's way to learn what became of the jobs that it handed off; only those.
+        """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
 
@@ -887,6 +1046,10 @@ class ControllerServiceWSGIApplication(ConnectWSGIApplication):
 
 
 class ControllerServiceClientSync(ConnectClientSync):
+    """
+    What a controller does for users, for their tools, and for other controllers. Errors are
+    Connect's codes with one sentence for a person.
+    """
     def __init__(
         self,
         address: str,
@@ -918,6 +1081,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.LaunchJobResponse:
+        """
+        Submits a job, or delivers a handoff. Answered once the job cannot be lost any more.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -938,6 +1104,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.GetJobStatusResponse:
+        """
+        All about one job. NOT_FOUND when there is none.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -958,6 +1127,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.GetJobStateResponse:
+        """
+        The states of some jobs, for callers that poll.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -978,6 +1150,10 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Empty:
+        """
+        Cancels a job and its children; a finished one stays as it is. Answered once the cancel is
+        recorded; the end follows.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -998,6 +1174,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListJobsResponse:
+        """
+        One page of jobs with a stable order, and the number of all.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -1018,6 +1197,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.GetTaskStatusResponse:
+        """
+        All about one task. NOT_FOUND when there is none.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -1038,6 +1220,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListTasksResponse:
+        """
+        The tasks of one job, by index.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -1058,6 +1243,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListUsersResponse:
+        """
+        Users and what their jobs are doing.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -1078,6 +1266,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ExecInContainerResponse:
+        """
+        Runs a command beside a running task.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -1098,6 +1289,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> GetCurrentUserResponse:
+        """
+        Who the caller is, as this controller sees them.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -1118,6 +1312,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.SetUserBudgetResponse:
+        """
+        Sets a user's budget.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -1138,6 +1335,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.GetUserBudgetResponse:
+        """
+        A user's budget.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -1158,6 +1358,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListUserBudgetsResponse:
+        """
+        Everybody's budget.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -1178,6 +1381,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListBackendsResponse:
+        """
+        What this controller drives; also the heartbeat between controllers.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -1198,6 +1404,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.ListPeersResponse:
+        """
+        The clusters that this one may hand jobs to, as it last saw them.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(
@@ -1218,6 +1427,9 @@ class ControllerServiceClientSync(ConnectClientSync):
         headers: Headers | Mapping[str, str] | None = None, 
         timeout_ms: int | None = None,
     ) -> Controller.FederationSyncResponse:
+        """
+        A parent's way to learn what became of the jobs that it handed off; only those.
+        """
         return self.execute_unary(
             request=request,
             method=MethodInfo(

@@ -1,0 +1,25 @@
+"""Who asks, and in which role."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What kind of caller it is (design, section 7)."""
+
+    ADMIN = "admin"
+    USER = "user"
+    DASHBOARD = "dashboard"
+    FEDERATION_PEER = "federation-peer"
+    JOB = "job"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An authenticated caller. `principal` is what it proved to be (an e-mail, a user, a cluster);
+    `user` is the user segment of its own jobs; `requester` its cluster's name when it is a peer."""
+
+    principal: str
+    user: str
+    role: Role
+    requester: str = ""

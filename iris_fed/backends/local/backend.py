@@ -1,0 +1,225 @@
+"""The local backend: this machine's processes as attempts, kept by a launcher that outlives us."""
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from iris_fed.backends.base import (
+    AttemptEnd,
+    BackendUnavailable,
+    Ended,
+    EndKind,
+    Honours,
+    LaunchRequest,
+    LogPage,
+    Observation,
+    Owner,
+    Recovery,
+)
+from iris_fed.backends.local import files, host, logfile
+from iris_fed.backends.local.capacity import Ledger, lacking
+from iris_fed.backends.local.environment import task_environment
+from iris_fed.backends.local.files import Record
+from iris_fed.backends.local.link import LauncherLink
+from iris_fed.backends.local.records import AttemptRecord, Records
+from iris_fed.backends.local.settings import LocalSettings
+from iris_fed.backends.local.summary import machine_shape, summarise
+from iris_fed.backends.local.tracker import Live, Tracker
+from iris_fed.backends.news import News
+from iris_fed.clock import Clock
+from iris_fed.model.resources import BackendSummary, NodeFree
+
+_SHUTDOWN_PATIENCE_S = 30.0
+
+
+class LocalBackend:
+    """Implements `base.Backend`. Everything that blocks goes to threads."""
+
+    def __init__(self, settings: LocalSettings, state_dir: Path, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._node = settings.name or socket.gethostname()
+        self._owner = Owner("", "")
+        self._ledger = Ledger(machine_shape(settings))
+        self._news = News()
+        self._records = Records(state_dir.absolute())
+        self._tracker = Tracker(self._records, self._ledger, self._news, clock, self._node, settings)
+        self._link = LauncherLink(self._records.state_dir, settings.idle_s, self._tracker.hear, self._tracker.resume)
+        self._ports_lock = asyncio.Lock()
+        self._epoch = 0
+
+    @property
+    def backend_id(self) -> str:
+        return self._settings.backend_id
+
+    @property
+    def kind(self) -> str:
+        return "local"
+
+    async def start(self, owner: Owner) -> None:
+        """Raises BackendUnavailable, or OSError when the state directory cannot be used."""
+        self._owner = owner
+        await asyncio.to_thread(self._records.prepare)
+        await self._link.connect()
+
+    async def close(self) -> None:
+        await self._tracker.launches_done()
+        await self._link.close()
+        await self._tracker.close()
+
+    async def destroy(self) -> None:
+        """End every attempt and the launcher, then let go. Raises BackendUnavailable when it stays."""
+        await self._tracker.launches_done()
+        await self._tracker.orphans.kill_all()
+        gone = await self._link.shut_down(_SHUTDOWN_PATIENCE_S)
+        await self.close()
+        if not gone:
+            raise BackendUnavailable(f"the launcher (pid {self._link.pid}) did not leave")
+
+    def summary(self) -> BackendSummary:
+        self._epoch = max(self._epoch + 1, self._clock.now_ms())
+        return summarise(self._settings, self._ledger, self._epoch, len(self._tracker.live))
+
+    def nodes(self) -> Sequence[NodeFree]:
+        free = self._ledger.free()
+        return (NodeFree(self._node, free.cpu_millicores, free.memory_bytes, free.devices),)
+
+    def refusals(self, request: Honours) -> tuple[str, ...]:
+        """A process has no image, profile or network of its own, and its disk is not measured."""
+        asked = {
+            "task_image": bool(request.task_image),
+            "container_profile": request.container_profile != 0,
+            "egress_policy": request.egress_policy != 0,
+            "resources.disk_bytes": request.disk_bytes > 0,
+        }
+        return tuple(name for name, is_asked in asked.items() if is_asked)
+
+    async def launch(self, request: LaunchRequest) -> None:
+        """Raises ValueError for a uid that cannot name a directory."""
+        uid = request.attempt_uid
+        if not files.is_uid(uid):
+            raise ValueError(f"an attempt uid is 1-64 letters, digits, '-' or '_', not {uid!r}")
+        live = self._tracker.live.get(uid)
+        if live is None and uid in self._tracker.known:
+            await self._tracker.settle(uid)
+            return
+        if live is None:
+            live = self._reserve(request)
+        if live is not None and live.launch is not None:
+            # Whoever waits may be cancelled; what was begun is brought to its end.
+            await asyncio.shield(live.launch)
+
+    async def kill(self, attempt_uid: str) -> None:
+        """Raises BackendUnavailable."""
+        live = self._tracker.live.get(attempt_uid)
+        if live is None:
+            return
+        if live.launch is not None:
+            await asyncio.wait([live.launch])
+        if not self._tracker.kill_orphan(attempt_uid) and attempt_uid in self._tracker.live:
+            await self._link.request("kill", uid=attempt_uid)
+
+    async def observe(self) -> tuple[Observation, ...]:
+        return await self._news.take()
+
+    async def recover(self, live: Collection[str]) -> Recovery:
+        await self._tracker.launches_done()
+        states = {uid: await self._tracker.state_of(uid) for uid in live}
+        return Recovery(
+            tuple(state for state in states.values() if state is not None),
+            frozenset(uid for uid, state in states.items() if state is None),
+            self._tracker.strangers(live),
+        )
+
+    async def read_log(self, attempt_uid: str, offset: int, max_bytes: int, tail_lines: int = 0) -> LogPage:
+        if attempt_uid not in self._tracker.known:
+            return LogPage((), 0, True)
+        # Asked before the files are read, so that what is read after an end is all there is.
+        ended = attempt_uid not in self._tracker.live
+        folder = self._records.folder(attempt_uid)
+
+        def read() -> LogPage:
+            start = logfile.tail_offset(folder, tail_lines) if tail_lines > 0 else offset
+            return logfile.read_page(folder, start, max_bytes, ended)
+
+        return await asyncio.to_thread(read)
+
+    async def wait_log(self, attempt_uid: str, offset: int, timeout_s: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._until_output(attempt_uid, offset)
+                return True
+        return False
+
+    async def forget(self, attempt_uid: str) -> None:
+        if attempt_uid in self._tracker.known and attempt_uid not in self._tracker.live:
+            await asyncio.to_thread(self._records.remove, attempt_uid)
+            self._tracker.known.discard(attempt_uid)
+
+    def _reserve(self, request: LaunchRequest) -> Live | None:
+        """Capacity first, so that two launches never take the same; None when there is none."""
+        uid = request.attempt_uid
+        allotment = self._ledger.reserve(uid, request.resources)
+        if allotment is None:
+            message = lacking(self._ledger.shape, self._ledger.free(), request.resources)
+            end = AttemptEnd(EndKind.NO_CAPACITY, message=message)
+            self._news.add(Ended(uid, end, None, self._clock.now_ms()))
+            return None
+        owner, timeout_ms = self._owner, request.timeout_ms or 0
+        record = AttemptRecord(uid, request.task_id, owner.cluster, owner.database_id, allotment, {}, timeout_ms)
+        live = self._tracker.begin(record)
+        live.launch = asyncio.get_running_loop().create_task(self._launch(live, request))
+        return live
+
+    async def _launch(self, live: Live, request: LaunchRequest) -> None:
+        uid = request.attempt_uid
+        try:
+            answer = await self._ask_launcher(live, request)
+        except (BackendUnavailable, OSError) as error:
+            self._tracker.never_began(uid)
+            raise BackendUnavailable(f"{request.task_id} could not be launched: {error}") from error
+        finally:
+            live.launch = None
+        if answer["known"] and live.started_ms == 0 and uid in self._tracker.live:
+            await self._tracker.settle(uid)
+
+    async def _ask_launcher(self, live: Live, request: LaunchRequest) -> Record:
+        settings, uid = self._settings, request.attempt_uid
+        ports = await self._allot_ports(live, request.ports)
+        workdir = str(self._records.folder(uid) / files.WORK)
+        devices = live.record.allotment.devices if settings.devices else None
+        return await self._link.request(
+            "launch",
+            uid=uid,
+            argv=list(request.argv),
+            env=task_environment(request.env, workdir, settings.advertise_host, ports, devices),
+            record=live.record.to_json(),
+            contain="auto" if settings.use_cgroup else "warden",
+            output_bytes=settings.output_bytes,
+            memory_bytes=request.resources.memory_bytes,
+            timeout_ms=request.timeout_ms or 0,
+            grace_s=settings.kill_grace_s,
+        )
+
+    async def _allot_ports(self, live: Live, names: Sequence[str]) -> dict[str, int]:
+        if not names:
+            return {}
+        async with self._ports_lock:
+            taken = self._tracker.ports()
+            ports = await asyncio.to_thread(host.free_ports, self._settings.advertise_host, names, taken)
+            live.record = dataclasses.replace(live.record, ports=ports)
+            return ports
+
+    async def _until_output(self, uid: str, offset: int) -> None:
+        while (live := self._tracker.live.get(uid)) is not None:
+            changed = live.changed
+            # Output of an orphan has no reader any more: nothing will come but its end.
+            if uid not in self._tracker.orphans:
+                with contextlib.suppress(BackendUnavailable):
+                    answer = await self._link.request("watch", uid=uid, offset=offset)
+                    if answer["alive"] and answer["end"] > offset:
+                        return
+            await changed.wait()

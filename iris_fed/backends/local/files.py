@@ -1,0 +1,72 @@
+"""Where things lie in a local backend's state directory, and how they are written.
+
+    launcher.lock, launcher.sock, launcher.log
+    attempts/<uid>/attempt.json   whose it is and what it was given; there before its process is
+    attempts/<uid>/process.json   how to find its process
+    attempts/<uid>/exit.json      how it ended; there only when nothing of it runs any more
+    attempts/<uid>/output.*       see `logformat`
+    attempts/<uid>/work/          its working directory
+
+Standard library only: the launcher imports it too.
+"""
+
+import json
+import os
+import re
+from typing import Any
+
+LOCK = "launcher.lock"
+SOCKET = "launcher.sock"
+LOG = "launcher.log"
+ATTEMPTS = "attempts"
+ATTEMPT = "attempt.json"
+PROCESS = "process.json"
+EXIT = "exit.json"
+WORK = "work"
+
+Record = dict[str, Any]
+
+_UID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def is_uid(text: str) -> bool:
+    """Whether an attempt's uid may name a directory."""
+    return _UID.fullmatch(text) is not None
+
+
+def attempt_folder(state_dir: str, uid: str) -> str:
+    return os.path.join(state_dir, ATTEMPTS, uid)
+
+
+def read_record(path: str) -> Record | None:
+    """None when there is no such file or it is not one of ours."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            record = json.load(stream)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def write_record(folder: str, name: str, record: Record, durable: bool) -> None:
+    """Whole or not at all. `durable`: survives a power cut (as does the entry of a new `folder`: file
+    systems with a journal commit what came before)."""
+    path = os.path.join(folder, name)
+    draft = f"{path}.tmp"
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as stream:
+        stream.write(json.dumps(record).encode())
+        stream.flush()
+        if durable:
+            os.fsync(fd)
+    os.rename(draft, path)
+    if durable:
+        _sync_folder(folder)
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

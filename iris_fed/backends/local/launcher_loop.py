@@ -1,0 +1,75 @@
+"""The launcher's event loop: readable and writable files, dead children, timers. One thread.
+
+Standard library only: the launcher's.
+"""
+
+import heapq
+import itertools
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+
+_WAKE_BYTES = 4096
+
+
+class Loop:
+    """Calls back until `stop`. What a callback raises ends the loop: callbacks handle their errors."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._running = True
+
+    def watch_signals(self, on_death: Callable[[], None], on_term: Callable[[], None]) -> None:
+        """`on_death` after any number of children died, `on_term` when somebody asks us to leave."""
+        read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, _nothing)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+        def woken() -> None:
+            numbers = os.read(read_fd, _WAKE_BYTES)
+            on_death()
+            if signal.SIGTERM in numbers:
+                on_term()
+
+        self.watch(read_fd, selectors.EVENT_READ, woken)
+
+    def watch(self, fd: int, events: int, call: Callable[[], None]) -> None:
+        """Start, or change, what is called when `fd` is ready for `events`."""
+        try:
+            self._selector.modify(fd, events, call)
+        except KeyError:
+            self._selector.register(fd, events, call)
+
+    def unwatch(self, fd: int) -> None:
+        if fd in self._selector.get_map():
+            self._selector.unregister(fd)
+
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (time.monotonic() + delay_s, next(self._order), call))
+
+    def stop(self) -> None:
+        self._running = False
+
+    def run(self) -> None:
+        while self._running:
+            for key, _ in self._selector.select(self._pause_s()):
+                # An earlier callback of this round may have let go of the file.
+                if self._selector.get_map().get(key.fd) is key:
+                    key.data()
+            while self._timers and self._timers[0][0] <= time.monotonic():
+                heapq.heappop(self._timers)[2]()
+
+    def _pause_s(self) -> float | None:
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """A handler must exist for the wake-up file to be written."""

@@ -1,0 +1,181 @@
+"""The launcher's files read as the backend's values. Blocking; called from threads."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from iris_fed.backends.base import AttemptEnd, Ended, EndKind
+from iris_fed.backends.local import files
+from iris_fed.backends.local.capacity import Allotment
+from iris_fed.backends.local.files import Record
+from iris_fed.model.resources import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """How to find an attempt's processes without its launcher. `boot` says in which life of the
+    machine the numbers mean anything; `guard_pid` is its warden's, 0 without one."""
+
+    boot: str
+    pid: int
+    start: int
+    cgroup: str = ""
+    guard_pid: int = 0
+    guard_start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """The content of `attempt.json` and `process.json`. `process` None = it was about to start. Times in epoch ms."""
+
+    uid: str
+    task_id: str
+    cluster: str
+    database_id: str
+    allotment: Allotment
+    ports: Mapping[str, int]
+    timeout_ms: int
+    boot: str = ""
+    process: Process | None = None
+    started_ms: int = 0
+
+    def to_json(self) -> Record:
+        return {
+            "uid": self.uid,
+            "task_id": self.task_id,
+            "cluster": self.cluster,
+            "database_id": self.database_id,
+            "cpu_millicores": self.allotment.cpu_millicores,
+            "memory_bytes": self.allotment.memory_bytes,
+            "variant": self.allotment.variant,
+            "devices": list(self.allotment.devices),
+            "ports": dict(self.ports),
+            "timeout_ms": self.timeout_ms,
+        }
+
+
+def parse_attempt(record: Record, process: Record | None) -> AttemptRecord:
+    """Raises KeyError for what no launcher wrote."""
+    boot = str(record["boot"])
+    return AttemptRecord(
+        uid=record["uid"],
+        task_id=record["task_id"],
+        cluster=record["cluster"],
+        database_id=record["database_id"],
+        allotment=Allotment(
+            record["cpu_millicores"], record["memory_bytes"], record["variant"], tuple(record["devices"])
+        ),
+        ports=record["ports"],
+        timeout_ms=record["timeout_ms"],
+        boot=boot,
+        process=None if process is None else _parse_process(process, boot),
+        started_ms=0 if process is None else process["started_ms"],
+    )
+
+
+def parse_end(uid: str, record: Record) -> Ended:
+    """The content of `exit.json`."""
+    end = AttemptEnd(EndKind(record["kind"]), record["exit_code"], record["signal"], record["message"])
+    return Ended(uid, end, record["started_ms"], record["finished_ms"], parse_usage(record["usage"]))
+
+
+def parse_usage(record: Record) -> Usage:
+    return Usage(**record)
+
+
+def unseen_end(end: AttemptEnd, started_ms: int | None, finished_ms: int) -> Record:
+    """The `exit.json` of an attempt whose end no launcher saw."""
+    return {
+        "kind": end.kind.value,
+        "exit_code": end.exit_code,
+        "signal": end.signal,
+        "message": end.message,
+        "started_ms": started_ms,
+        "finished_ms": finished_ms,
+        "usage": {},
+    }
+
+
+class Records:
+    """The attempts below one state directory."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+
+    def folder(self, uid: str) -> Path:
+        return self.state_dir / files.ATTEMPTS / uid
+
+    def prepare(self) -> None:
+        self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.state_dir.chmod(0o700)
+        (self.state_dir / files.ATTEMPTS).mkdir(mode=0o700, exist_ok=True)
+
+    def started(self) -> tuple[set[str], list[AttemptRecord]]:
+        """Uids of all that were ever started here and not forgotten; records of those without an end."""
+        known: set[str] = set()
+        unfinished: list[AttemptRecord] = []
+        for entry in os.scandir(self.state_dir / files.ATTEMPTS):
+            if not os.path.exists(os.path.join(entry.path, files.ATTEMPT)):
+                continue
+            known.add(entry.name)
+            if not os.path.exists(os.path.join(entry.path, files.EXIT)):
+                unfinished.append(self.attempt(entry.name) or _damaged(entry.name))
+        return known, unfinished
+
+    def attempt(self, uid: str) -> AttemptRecord | None:
+        """None without a readable record: it was never started, or the disk lost it."""
+        folder = self.folder(uid)
+        record = files.read_record(str(folder / files.ATTEMPT))
+        with contextlib.suppress(KeyError):
+            if record is not None:
+                return parse_attempt(record, files.read_record(str(folder / files.PROCESS)))
+        return None
+
+    def end(self, uid: str) -> Ended | None:
+        record = files.read_record(str(self.folder(uid) / files.EXIT))
+        return None if record is None else parse_end(uid, record)
+
+    def write_end(self, uid: str, record: Record) -> Ended:
+        """Only where no launcher is left that could. Raises OSError."""
+        files.write_record(str(self.folder(uid)), files.EXIT, record, durable=True)
+        return parse_end(uid, record)
+
+    def remove(self, uid: str) -> None:
+        """The record goes last, so that a half-removed attempt is still known."""
+        folder = self.folder(uid)
+        shutil.rmtree(folder / files.WORK, onerror=_open_and_retry)
+        for entry in list(os.scandir(folder)) if folder.exists() else []:
+            if entry.name != files.ATTEMPT:
+                os.unlink(entry.path)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _damaged(uid: str) -> AttemptRecord:
+    """A power cut took what was written last: of another life of the machine, so no process is left."""
+    return AttemptRecord(uid, "", "", "", Allotment(), {}, 0)
+
+
+def _parse_process(process: Record, boot: str) -> Process:
+    return Process(
+        boot,
+        process["pid"],
+        process["start"],
+        process.get("cgroup", ""),
+        process.get("warden", 0),
+        process.get("warden_start", 0),
+    )
+
+
+def _open_and_retry(function: object, path: str, error: object) -> None:
+    """A task may have closed its own directories."""
+    parent = os.path.dirname(path)
+    for closed in (parent, path):
+        if os.path.isdir(closed) and not os.path.islink(closed):
+            os.chmod(closed, 0o700)
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    elif os.path.lexists(path):
+        os.unlink(path)

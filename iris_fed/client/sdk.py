@@ -1,0 +1,236 @@
+"""The client of one controller: the verbs of the command line, for programs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Self, TypeVar
+
+from connectrpc.errors import ConnectError
+from pyqwest import Transport
+
+from iris_fed.client.contexts import Target, find_target
+from iris_fed.client.failures import Patience, passes, translate
+from iris_fed.client.log_stream import read_resuming
+from iris_fed.errors import DeadlineExceeded, NotFound
+from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
+from iris_fed.rpc.gen.irisfed import cluster_pb2
+from iris_fed.rpc.gen.job import job_pb2
+
+PAGE_SIZE = 200
+READ_ATTEMPTS = 3
+READ_RETRY_PAUSE_S = 0.2
+FIRST_POLL_S = 0.05
+LONGEST_POLL_S = 1.0
+POLL_GROWTH = 1.3
+CHECK_PEER_TIMEOUT_S = 60.0
+"""The controller itself waits for DNS, TLS and the peer's answer."""
+END_STATES = frozenset(
+    {
+        job_pb2.JOB_STATE_SUCCEEDED,
+        job_pb2.JOB_STATE_FAILED,
+        job_pb2.JOB_STATE_KILLED,
+        job_pb2.JOB_STATE_WORKER_FAILED,
+        job_pb2.JOB_STATE_UNSCHEDULABLE,
+    }
+)
+
+T = TypeVar("T")
+
+
+class Client:
+    """Speaks to the controller at `address` (an http or https URL); an async context manager.
+
+    `token` is a bearer token. Every call but `logs` and `wait` ends within `timeout_s`. Calls raise
+    the errors of `iris_fed.errors`: Unavailable when nobody answers, DeadlineExceeded when the answer
+    is late, else what the controller refused. Reads are asked again twice when nobody answers;
+    `submit` and `cancel` never are.
+    """
+
+    def __init__(
+        self, address: str, *, token: str | None = None, timeout_s: float = 30.0, transport: Transport | None = None
+    ) -> None:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self.address = address.rstrip("/")
+        self._channel = Channel(self.address, headers=lambda: headers, deadline_s=timeout_s, transport=transport)
+
+    @classmethod
+    def for_target(cls, target: Target, *, timeout_s: float = 30.0) -> Self:
+        """Raises InvalidArgument when the target's token file cannot be read."""
+        return cls(target.address, token=target.read_token(), timeout_s=timeout_s)
+
+    @classmethod
+    def from_context(cls, name: str | None = None, *, timeout_s: float = 30.0) -> Self:
+        """The controller the command line would speak to: environment, then contexts file.
+
+        Raises InvalidArgument when there is none, or none of that name.
+        """
+        return cls.for_target(find_target(context=name), timeout_s=timeout_s)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._channel.close()
+
+    async def submit(self, request: Controller.LaunchJobRequest) -> str:
+        """Returns the id under which the job runs. It is durable then: it survives a crash of the controller."""
+        answer = await self._once(self._channel.controller.launch_job(request))
+        return answer.job_id
+
+    async def cancel(self, job_id: str) -> None:
+        """Ask for the job's end; returns when that is accepted, not when it has ended."""
+        await self._once(self._channel.controller.terminate_job(Controller.TerminateJobRequest(job_id=job_id)))
+
+    async def job(self, job_id: str) -> Controller.GetJobStatusResponse:
+        """The job's status and the request that it was submitted with."""
+        request = Controller.GetJobStatusRequest(job_id=job_id)
+        return await self._read(lambda: self._channel.controller.get_job_status(request))
+
+    async def job_states(self, job_ids: Sequence[str]) -> dict[str, job_pb2.JobState]:
+        """The states of the jobs that exist, by id."""
+        request = Controller.GetJobStateRequest(job_ids=job_ids)
+        answer = await self._read(lambda: self._channel.controller.get_job_state(request))
+        return dict(answer.states)
+
+    async def tasks(self, job_id: str) -> Controller.ListTasksResponse:
+        request = Controller.ListTasksRequest(job_id=job_id)
+        return await self._read(lambda: self._channel.controller.list_tasks(request))
+
+    async def task(self, task_id: str) -> Controller.GetTaskStatusResponse:
+        request = Controller.GetTaskStatusRequest(task_id=task_id)
+        return await self._read(lambda: self._channel.controller.get_task_status(request))
+
+    async def jobs_page(self, query: Controller.JobQuery) -> Controller.ListJobsResponse:
+        """One page, as `query` bounds it."""
+        request = Controller.ListJobsRequest(query=query)
+        return await self._read(lambda: self._channel.controller.list_jobs(request))
+
+    async def list_jobs(
+        self, query: Controller.JobQuery | None = None, *, limit: int = 10_000
+    ) -> AsyncIterator[job_pb2.JobStatus]:
+        """The jobs that match, at most `limit`, a page at a time; the query's own offset is where to begin."""
+        page = Controller.JobQuery()
+        page.CopyFrom(query or page)
+        sent = 0
+        while sent < limit:
+            page.limit = min(PAGE_SIZE, limit - sent)
+            answer = await self.jobs_page(page)
+            for job in answer.jobs:
+                yield job
+            sent += len(answer.jobs)
+            page.offset += len(answer.jobs)
+            if not answer.has_more or not answer.jobs:
+                return
+
+    async def watch(self, job_id: str) -> AsyncIterator[job_pb2.JobStatus]:
+        """The job's status now, and again each time that it has changed, until it has ended.
+
+        Asks every 50 ms after a change, later every second; bears with a controller that is away for
+        up to a minute.
+        """
+        patience = Patience(self.address)
+        request = Controller.GetJobStatusRequest(job_id=job_id)
+        last: job_pb2.JobStatus | None = None
+        pause_s = FIRST_POLL_S
+        while True:
+            try:
+                status = (await self._channel.controller.get_job_status(request)).job
+            except ConnectError as error:
+                await patience.after(error)
+                continue
+            patience.succeeded()
+            if status != last:
+                yield status
+                last, pause_s = status, FIRST_POLL_S
+            if status.state in END_STATES:
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * POLL_GROWTH, LONGEST_POLL_S)
+
+    async def wait(self, job_id: str, timeout_s: float | None = None) -> job_pb2.JobStatus:
+        """As `wait_all`, for one job."""
+        return (await self.wait_all([job_id], timeout_s))[0]
+
+    async def wait_all(self, job_ids: Sequence[str], timeout_s: float | None = None) -> list[job_pb2.JobStatus]:
+        """The statuses of the jobs, in the order given, once all have ended; asked for every 50 ms at
+        first, then every second.
+
+        Bears with a controller that is away for up to a minute. Raises NotFound, or DeadlineExceeded
+        after `timeout_s`.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._until_ended(job_ids)
+        except TimeoutError:
+            raise DeadlineExceeded(f"{', '.join(job_ids)}: not ended within {timeout_s:g} s; it goes on") from None
+        return [(await self.job(job_id)).job for job_id in job_ids]
+
+    def logs(
+        self, id: str, *, follow: bool = False, attempt_id: int | None = None, tail_lines: int = 0
+    ) -> AsyncIterator[cluster_pb2.ReadLogsResponse]:
+        """The output of a task, or of all tasks of a job; with `follow` until the job has ended.
+
+        Resumes by position after a cut, for up to a minute without progress.
+        """
+        request = cluster_pb2.ReadLogsRequest(id=id, follow=follow, tail_lines=tail_lines)
+        if attempt_id is not None:
+            request.attempt_id = attempt_id
+        return read_resuming(self._channel, request)
+
+    async def events(self, job_id: str) -> cluster_pb2.ListJobEventsResponse:
+        """What happened to the job, oldest first."""
+        request = cluster_pb2.ListJobEventsRequest(job_id=job_id)
+        return await self._read(lambda: self._channel.cluster.list_job_events(request))
+
+    async def backends(self) -> Controller.ListBackendsResponse:
+        return await self._read(lambda: self._channel.controller.list_backends(Controller.ListBackendsRequest()))
+
+    async def peers(self) -> Controller.ListPeersResponse:
+        return await self._read(lambda: self._channel.controller.list_peers(Controller.ListPeersRequest()))
+
+    async def check_peer(self, peer: str) -> cluster_pb2.CheckPeerResponse:
+        """Let the controller test its way to one of its peers, step by step."""
+        request = cluster_pb2.CheckPeerRequest(peer=peer)
+        timeout_ms = int(CHECK_PEER_TIMEOUT_S * 1000)
+        return await self._read(lambda: self._channel.cluster.check_peer(request, timeout_ms=timeout_ms))
+
+    async def info(self) -> cluster_pb2.GetClusterInfoResponse:
+        return await self._read(lambda: self._channel.cluster.get_cluster_info(cluster_pb2.GetClusterInfoRequest()))
+
+    async def whoami(self) -> job_pb2.GetCurrentUserResponse:
+        return await self._read(lambda: self._channel.controller.get_current_user(job_pb2.GetCurrentUserRequest()))
+
+    async def _until_ended(self, job_ids: Sequence[str]) -> None:
+        patience = Patience(self.address)
+        request = Controller.GetJobStateRequest(job_ids=job_ids)
+        pause_s = FIRST_POLL_S
+        while True:
+            try:
+                states = (await self._channel.controller.get_job_state(request)).states
+            except ConnectError as error:
+                await patience.after(error)
+                continue
+            patience.succeeded()
+            missing = [job_id for job_id in job_ids if job_id not in states]
+            if missing:
+                raise NotFound(f"there is no job {missing[0]}")
+            if all(states[job_id] in END_STATES for job_id in job_ids):
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * POLL_GROWTH, LONGEST_POLL_S)
+
+    async def _once(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except ConnectError as error:
+            raise translate(error, self.address) from error
+
+    async def _read(self, call: Callable[[], Awaitable[T]]) -> T:
+        for attempt in range(1, READ_ATTEMPTS + 1):
+            try:
+                return await call()
+            except ConnectError as error:
+                if attempt == READ_ATTEMPTS or not passes(error):
+                    raise translate(error, self.address) from error
+            await asyncio.sleep(READ_RETRY_PAUSE_S * attempt)
+        raise AssertionError("unreachable")

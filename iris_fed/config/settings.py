@@ -1,0 +1,98 @@
+"""The whole configuration as one typed tree, and what its parts demand of each other."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from iris_fed.config.sections import (
+    AuthSettings,
+    ClusterSettings,
+    FederationSettings,
+    LimitSettings,
+    ListenSettings,
+    LocalBackendSettings,
+    LogSettings,
+    PeerSettings,
+    SchedulingSettings,
+    Seconds,
+)
+
+
+class Settings(BaseSettings):
+    """Frozen. Built by `load_settings`; constructed directly it reads neither file nor environment."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        env_prefix="IRIS_FED_",
+        env_nested_delimiter="__",
+    )
+
+    cluster: ClusterSettings = Field(description="Who this cluster is.")
+    state_dir: Path = Field(
+        default=Path("state"),
+        description="Directory of the database, bundles and outputs; made with mode 0700. Relative to this file.",
+    )
+    listen: ListenSettings = Field(default=ListenSettings(), description="Where the controller is reached.")
+    shutdown_grace_s: Annotated[Seconds, Field(le=600)] = Field(
+        default=10.0, description="Requests under way may take this long after a stop, in seconds."
+    )
+    log: LogSettings = Field(default=LogSettings(), description="The controller's own log.")
+    limits: LimitSettings = Field(default=LimitSettings(), description="Bounds of what a request may hold.")
+    scheduling: SchedulingSettings = Field(default=SchedulingSettings(), description="The control loop.")
+    backends: list[LocalBackendSettings] = Field(
+        default=[LocalBackendSettings()],
+        max_length=64,
+        description="What this controller drives; absent = one local backend, `[]` = nothing runs here.",
+    )
+    peers: list[PeerSettings] = Field(
+        default=[], max_length=256, description="Clusters that this one may hand jobs to; none = federation is inert."
+    )
+    auth: AuthSettings = Field(default=AuthSettings(), description="Keys and trust.")
+    federation: FederationSettings = Field(default=FederationSettings(), description="Times and bounds of handing off.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> "Settings":
+        for problem in self._problems():
+            raise ValueError(problem)
+        return self
+
+    def _problems(self) -> Iterable[str]:
+        for name in _repeated(peer.name for peer in self.peers):
+            yield f"peers: {name!r} is declared twice"
+        for name in _repeated(peer.address for peer in self.peers):
+            yield f"peers: two peers share the address {name}"
+        for name in _repeated(backend.id for backend in self.backends):
+            yield f"backends: the id {name!r} is used twice"
+        own = self.cluster.name
+        if any(peer.name == own for peer in self.peers):
+            yield f"peers: {own!r} is this cluster itself"
+        if own in self.auth.federation_peers:
+            yield f"auth.federation_peers: {own!r} is this cluster itself"
+        if self.peers and self.auth.signing_key is None:
+            yield "auth.signing_key: needed because peers are declared; `iris-fed init` makes one"
+        if self.peers and self.auth.nonce_key is None:
+            yield "auth.nonce_key: needed because peers are declared; `iris-fed init` makes one"
+        if self.auth.nonce_key is not None and self.auth.nonce_key == self.auth.signing_key:
+            yield "auth.nonce_key: must not be the signing key, which is rotated"
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]

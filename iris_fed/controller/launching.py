@@ -1,0 +1,63 @@
+"""From a placed task to the request that starts it."""
+
+from dataclasses import dataclass
+
+from iris_fed.backends.base import Honours, LaunchRequest
+from iris_fed.model.ids import task_id
+from iris_fed.model.jobs import Attempt, Job
+from iris_fed.model.spec import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A committed attempt to be started on a backend."""
+
+    backend_id: str
+    request: LaunchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerAddress:
+    """Where tasks reach this controller."""
+
+    url: str
+
+    @property
+    def host_port(self) -> str:
+        return self.url.partition("://")[2].rstrip("/")
+
+
+def launch_request(job: Job, attempt: Attempt, controller: ControllerAddress) -> LaunchRequest:
+    """The user's environment, and over it what every task is told (wire contract, "A task's environment")."""
+    name = task_id(job.job_id, attempt.task_index)
+    env = dict(job.spec.env) | dict(job.spec.secrets)
+    env |= {
+        "IRIS_JOB_ID": job.job_id,
+        "IRIS_TASK_ID": f"{name}:{attempt.number}",
+        "IRIS_TASK_INDEX": str(attempt.task_index),
+        "IRIS_NUM_TASKS": str(job.task_count),
+        "IRIS_ATTEMPT_UID": attempt.attempt_uid,
+        "IRIS_CONTROLLER_URL": controller.url,
+        "IRIS_CONTROLLER_ADDRESS": controller.host_port,
+    }
+    return LaunchRequest(
+        attempt_uid=attempt.attempt_uid,
+        task_id=name,
+        argv=job.spec.argv,
+        env=env,
+        resources=job.spec.resources,
+        ports=job.spec.ports,
+        timeout_ms=job.spec.timeout_ms,
+        node=attempt.node,
+    )
+
+
+def honours_of(spec: JobSpec) -> Honours:
+    """What a job asks for beyond running a command with resources."""
+    return Honours(
+        task_image=spec.task_image,
+        container_profile=spec.container_profile,
+        egress_policy=spec.egress_policy,
+        disk_bytes=spec.resources.disk_bytes,
+        gang=spec.coscheduling_group_by is not None,
+    )

@@ -1,0 +1,61 @@
+"""What backends observed becomes the state of jobs, in one transaction a batch."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from iris_fed.clock import Entropy
+from iris_fed.decide import lifecycle
+from iris_fed.decide.draft import AttemptKey, Draft
+from iris_fed.model.observed import Ended, Observation, Running, Sampled
+from iris_fed.store.commit import commit
+from iris_fed.store.db import Tx
+from iris_fed.store.jobs import job_by_uid, load_draft, locate_attempts
+
+
+def apply_observations(tx: Tx, batch: Sequence[Observation], now_ms: int, entropy: Entropy) -> set[int]:
+    """Returns the uids of the jobs that changed. News of attempts not known here is passed over."""
+    where = locate_attempts(tx, {seen.attempt_uid for seen in batch})
+    by_job: dict[int, list[tuple[AttemptKey, Observation]]] = defaultdict(list)
+    for seen in batch:
+        if seen.attempt_uid in where:
+            job_uid, index, number = where[seen.attempt_uid]
+            by_job[job_uid].append(((index, number), seen))
+    return {uid for uid, news in by_job.items() if _apply_to_job(tx, uid, news, now_ms, entropy)}
+
+
+def stop_if_failing(tx: Tx, job_uid: int, now_ms: int) -> None:
+    """Stop what is left of a job of which too many tasks have failed."""
+    job = job_by_uid(tx, job_uid)
+    if job is None:
+        return
+    draft = load_draft(tx, job)
+    if lifecycle.failing(draft):
+        lifecycle.stop_failing(draft, now_ms)
+        commit(tx, draft)
+
+
+def _apply_to_job(
+    tx: Tx, job_uid: int, news: Iterable[tuple[AttemptKey, Observation]], now_ms: int, entropy: Entropy
+) -> bool:
+    job = job_by_uid(tx, job_uid)
+    if job is None:
+        return False
+    news = list(news)
+    draft = load_draft(tx, job, {key[0] for key, _ in news})
+    for key, seen in news:
+        if key in draft.attempts:
+            _apply_one(draft, key, seen, now_ms, entropy)
+    changed = commit(tx, draft)
+    if lifecycle.failing(draft):
+        stop_if_failing(tx, job_uid, now_ms)
+    return changed
+
+
+def _apply_one(draft: Draft, key: AttemptKey, seen: Observation, now_ms: int, entropy: Entropy) -> None:
+    match seen:
+        case Running():
+            lifecycle.on_running(draft, key, seen, now_ms)
+        case Ended():
+            lifecycle.on_ended(draft, key, seen, now_ms, entropy.jitter())
+        case Sampled():
+            lifecycle.on_sampled(draft, key, seen)

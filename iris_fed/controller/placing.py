@@ -1,0 +1,85 @@
+"""One placement transaction: who waits too long ends, who fits gets a place, the rest learns why not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iris_fed.clock import Entropy
+from iris_fed.controller.launching import ControllerAddress, Launch, launch_request
+from iris_fed.decide import lifecycle
+from iris_fed.decide.placement import Place, Placed, Plan, choose_places
+from iris_fed.model.states import JobState
+from iris_fed.store.commit import commit
+from iris_fed.store.db import Tx
+from iris_fed.store.jobs import (
+    earliest_retry,
+    explain_waiting,
+    job_by_uid,
+    load_draft,
+    next_scheduling_deadline,
+    past_scheduling_deadline,
+    queued_jobs,
+)
+
+MAX_PLACED = 256
+"""Tasks placed in one pass: one transaction stays short, and the next pass follows at once."""
+MAX_JOBS_SCANNED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """What to start now, which jobs changed, when the next timer is due (epoch ms), and whether
+    the bound was reached, so that another pass should follow at once."""
+
+    launches: tuple[Launch, ...]
+    changed: frozenset[int]
+    next_ms: int | None
+    full: bool
+
+
+def place_waiting(
+    tx: Tx,
+    places: Sequence[Place],
+    now_ms: int,
+    entropy: Entropy,
+    controller: ControllerAddress,
+    refresh_reasons: bool,
+) -> Placing:
+    """`refresh_reasons`: also bring up to date why jobs wait that were told before."""
+    changed = _expire_waiting(tx, now_ms)
+    plan = choose_places(queued_jobs(tx, MAX_JOBS_SCANNED), places, now_ms, MAX_PLACED)
+    launches = _assign(tx, plan, now_ms, entropy, controller)
+    changed |= {
+        uid for uid, reason in plan.waiting.items() if explain_waiting(tx, uid, reason, only_first=not refresh_reasons)
+    }
+    changed |= {placed.job_uid for placed in plan.placed}
+    timers = [at for at in (next_scheduling_deadline(tx), earliest_retry(tx, now_ms)) if at is not None]
+    return Placing(tuple(launches), frozenset(changed), min(timers, default=None), len(plan.placed) >= MAX_PLACED)
+
+
+def _expire_waiting(tx: Tx, now_ms: int) -> set[int]:
+    changed = set()
+    for job in past_scheduling_deadline(tx, now_ms):
+        draft = load_draft(tx, job)
+        reason = job.pending_reason or "no place was found"
+        error = f"not started within its scheduling timeout: {reason}"
+        lifecycle.request_stop(draft, JobState.UNSCHEDULABLE, error, now_ms)
+        commit(tx, draft)
+        changed.add(job.uid)
+    return changed
+
+
+def _assign(tx: Tx, plan: Plan, now_ms: int, entropy: Entropy, controller: ControllerAddress) -> list[Launch]:
+    by_job: dict[int, list[Placed]] = {}
+    for placed in plan.placed:
+        by_job.setdefault(placed.job_uid, []).append(placed)
+    launches = []
+    for uid, tasks in by_job.items():
+        job = job_by_uid(tx, uid)
+        assert job is not None
+        draft = load_draft(tx, job, {placed.task_index for placed in tasks})
+        for placed in tasks:
+            uid_of_attempt = entropy.token()
+            attempt = lifecycle.assign(draft, placed.task_index, uid_of_attempt, placed.backend_id, placed.node, now_ms)
+            launches.append(Launch(placed.backend_id, launch_request(job, attempt, controller)))
+        commit(tx, draft)
+    return launches

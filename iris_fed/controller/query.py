@@ -1,0 +1,76 @@
+"""Reading: jobs, tasks, events. Mirrored jobs read like local ones."""
+
+from iris_fed.errors import NotFound
+from iris_fed.model.ids import parse_job_id, parse_task_id
+from iris_fed.model.jobs import JobEvent, JobPage, JobQuery, JobView, TaskView
+from iris_fed.model.states import JobState
+from iris_fed.store.db import Tx
+from iris_fed.store.jobs import job_by_id
+from iris_fed.store.listing import (
+    TaskCounts,
+    events_of,
+    list_jobs,
+    states_by_id,
+    task_counts_here,
+    task_views,
+    view_by_id,
+)
+from iris_fed.store.runtime import Runtime
+
+
+class Queries:
+    """Every method raises InvalidArgument for an illegal id and NotFound for an unknown one."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._db = runtime.db
+
+    async def job(self, job_id: str) -> tuple[JobView, tuple[TaskView, ...]]:
+        """A job with its tasks."""
+        parse_job_id(job_id)
+
+        def load(tx: Tx) -> tuple[JobView, tuple[TaskView, ...]]:
+            view = view_by_id(tx, job_id)
+            if view is None:
+                raise NotFound(f"there is no job {job_id}")
+            return view, tuple(task_views(tx, view.job))
+
+        return await self._db.read(load)
+
+    async def states(self, job_ids: list[str]) -> dict[str, JobState]:
+        """Of those that exist."""
+        for job_id in job_ids:
+            parse_job_id(job_id, "job_ids")
+        return await self._db.read(lambda tx: states_by_id(tx, job_ids))
+
+    async def jobs(self, query: JobQuery) -> JobPage:
+        return await self._db.read(lambda tx: list_jobs(tx, query))
+
+    async def tasks(self, job_id: str) -> tuple[TaskView, ...]:
+        return (await self.job(job_id))[1]
+
+    async def task(self, task_id: str) -> tuple[JobView, TaskView]:
+        """A task with its job."""
+        job_id, index = parse_task_id(task_id)
+
+        def load(tx: Tx) -> tuple[JobView, TaskView]:
+            view = view_by_id(tx, str(job_id))
+            found = task_views(tx, view.job, [index]) if view else []
+            if view is None or not found:
+                raise NotFound(f"there is no task {task_id}")
+            return view, found[0]
+
+        return await self._db.read(load)
+
+    async def task_counts_here(self) -> TaskCounts:
+        return await self._db.read(task_counts_here)
+
+    async def events(self, job_id: str) -> list[JobEvent]:
+        parse_job_id(job_id)
+
+        def load(tx: Tx) -> list[JobEvent]:
+            job = job_by_id(tx, job_id)
+            if job is None:
+                raise NotFound(f"there is no job {job_id}")
+            return events_of(tx, job.uid)
+
+        return await self._db.read(load)

@@ -1,0 +1,212 @@
+"""Submitting a job: name it, find its place, write it down, and hand it off if it runs elsewhere."""
+
+from dataclasses import dataclass
+
+import anyio
+
+from iris_fed.auth.identity import Identity, Role
+from iris_fed.controller.cancel import Canceller
+from iris_fed.controller.loop import ControlLoop
+from iris_fed.decide.existing import Existing, choose_existing
+from iris_fed.decide.newjob import handed_to, new_job
+from iris_fed.decide.routing import Here, NotYet, Nowhere, ToPeer, choose_route
+from iris_fed.errors import (
+    Aborted,
+    AlreadyExists,
+    FailedPrecondition,
+    InvalidArgument,
+    IrisFedError,
+    PermissionDenied,
+    Unimplemented,
+)
+from iris_fed.model.federation import SentHandle
+from iris_fed.model.ids import JobId, parse_job_id
+from iris_fed.model.jobs import Job, JobEvent
+from iris_fed.model.ports import Handoffs
+from iris_fed.model.spec import JobSpec, Submission
+from iris_fed.model.states import TERMINAL_JOB_STATES, JobState
+from iris_fed.store.db import Tx
+from iris_fed.store.handles import insert_sent
+from iris_fed.store.jobs import delete_job, insert_job, job_by_id, job_by_uid
+from iris_fed.store.runtime import Runtime
+from iris_fed.telemetry import get_logger
+
+RECREATE_WAIT_S = 15.0
+"""How long a RECREATE waits for the old incarnation's end before it answers ABORTED."""
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The answer is an existing job."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _MustStop:
+    """An unfinished job is in the way and is to be cancelled first."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class _Created:
+    job: Job
+    replaced_attempts: tuple[str, ...]
+
+
+class Submitter:
+    """LaunchJob of this cluster's own users."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        loop: ControlLoop,
+        handoffs: Handoffs,
+        canceller: Canceller,
+        reserved_names: frozenset[str],
+    ) -> None:
+        self._runtime = runtime
+        self._loop = loop
+        self._handoffs = handoffs
+        self._canceller = canceller
+        self._reserved = reserved_names
+
+    async def submit(self, caller: Identity, submission: Submission) -> str:
+        """Returns the id under which the job really runs here, once it is durable.
+
+        Raises InvalidArgument, PermissionDenied, AlreadyExists, FailedPrecondition (no place can
+        host it) or Aborted (its former incarnation is still stopping).
+        """
+        name = self._resolve_name(caller, submission.name)
+        _refuse_unbuilt(submission)
+        peer = await self._choose_peer(submission.spec)
+        if peer is None:
+            self._refuse_dishonoured(submission.spec)
+        deadline = anyio.current_time() + RECREATE_WAIT_S
+        while True:
+            outcome = await self._try_create(caller, submission, name, peer)
+            match outcome:
+                case _Kept(job_id):
+                    return job_id
+                case _MustStop(job):
+                    await self._stop_and_wait(caller, job, deadline)
+                case _Created(job, replaced):
+                    await self._start(job, replaced)
+                    return job.job_id
+
+    def _resolve_name(self, caller: Identity, name: str) -> JobId:
+        text = name if name.startswith("/") else f"/{caller.user}/{name}"
+        job_id = parse_job_id(text, "name")
+        if not job_id.is_root:
+            raise Unimplemented("name: child jobs are not supported by this version")
+        if caller.role is not Role.ADMIN and job_id.user != caller.user:
+            raise PermissionDenied(f"name: {caller.principal} may only submit under /{caller.user}/")
+        first, dot, _ = job_id.name.partition(".")
+        if dot and first in self._reserved:
+            raise InvalidArgument(f"names that begin with {first + '.'!r} are kept for jobs of cluster {first}", "name")
+        return job_id
+
+    async def _choose_peer(self, spec: JobSpec) -> str | None:
+        """The peer it goes to, None = it stays here. Raises what explains that nobody can host it."""
+        route = choose_route(spec, self._loop.local_backends(), self._handoffs.shapes())
+        if isinstance(route, NotYet):
+            await self._handoffs.await_first_contact(route.peers)
+            route = choose_route(spec, self._loop.local_backends(), self._handoffs.shapes())
+        match route:
+            case Here():
+                return None
+            case ToPeer(peer):
+                return peer
+            case Nowhere(error):
+                raise error
+            case NotYet(peers):
+                raise FailedPrecondition(
+                    f"no cluster that was heard of can host this job, and {', '.join(peers)} has not answered yet: "
+                    "try again when `iris-fed peer list` shows it reachable"
+                )
+
+    def _refuse_dishonoured(self, spec: JobSpec) -> None:
+        """A field that no backend here honours is refused by name, never run weaker than asked."""
+        fields = self._loop.refusals(spec)
+        if fields:
+            raise InvalidArgument("this cluster cannot honour it; leave it out", ", ".join(fields))
+
+    async def _try_create(
+        self, caller: Identity, submission: Submission, name: JobId, peer: str | None
+    ) -> _Kept | _MustStop | _Created:
+        now_ms = self._runtime.clock.now_ms()
+        job = new_job(submission, str(name), name.user, caller.principal, now_ms)
+        handle: SentHandle | None = None
+        if peer is not None:
+            handle = self._handoffs.new_handle(str(name), peer, submission, name.user, caller.principal)
+            job = handed_to(job, peer, handle.nonce)
+        return await self._runtime.db.write(lambda tx: _create(tx, submission, job, handle))
+
+    async def _stop_and_wait(self, caller: Identity, job: Job, deadline: float) -> None:
+        async with self._runtime.signals.watch(job.uid) as news:
+            await self._canceller.cancel_job(job.job_id, f"{caller.principal}, who submits it again")
+            with anyio.move_on_at(deadline):
+                while True:
+                    news.clear()
+                    now = await self._runtime.db.read(lambda tx: job_by_uid(tx, job.uid))
+                    if now is None or now.state in TERMINAL_JOB_STATES:
+                        return
+                    await news.wait()
+        raise Aborted(f"{job.job_id} is still stopping; try again in a moment")
+
+    async def _start(self, job: Job, replaced_attempts: tuple[str, ...]) -> None:
+        log.info("job.submitted", job=job.job_id, cluster=job.cluster or self._runtime.cluster)
+        if job.cluster:
+            await self._handoffs.deliver_now(job.cluster, job.nonce)
+        else:
+            self._loop.wake()
+        await self._loop.forget(replaced_attempts)
+
+
+def _create(tx: Tx, submission: Submission, job: Job, handle: SentHandle | None) -> _Kept | _MustStop | _Created:
+    """In one transaction: the name is free or becomes so, and the job (with its handle) takes it."""
+    replaced: list[str] = []
+    old = job_by_id(tx, job.job_id)
+    if old is not None:
+        if old.requester:
+            raise AlreadyExists(f"{job.job_id} belongs to cluster {old.requester}")
+        match choose_existing(submission.policy, old.state):
+            case Existing.KEEP:
+                return _Kept(old.job_id)
+            case Existing.STOP:
+                return _MustStop(old)
+            case Existing.REFUSE:
+                raise _taken(old)
+            case Existing.REPLACE:
+                replaced = delete_job(tx, old.uid)
+    where = f"to be handed to {job.cluster}" if job.cluster else "queued here"
+    event = JobEvent(0, job.submitted_ms, "job.submitted", f"submitted by {job.submitting_user}, {where}")
+    stored = insert_job(tx, job, [event])
+    if handle is not None:
+        insert_sent(tx, handle)
+    return _Created(stored, tuple(replaced))
+
+
+def _taken(old: Job) -> IrisFedError:
+    state = "unfinished" if old.state not in TERMINAL_JOB_STATES else JobState(old.state).value
+    return AlreadyExists(f"{old.job_id} exists already ({state}); choose another name, or --if-exists keep or recreate")
+
+
+def _refuse_unbuilt(submission: Submission) -> None:
+    """What this version cannot do yet is refused by name wherever the job would run."""
+    spec = submission.spec
+    asked = {
+        "bundle_id": spec.bundle_id,
+        "bundle_blob": submission.bundle,
+        "entrypoint.setup_commands": spec.setup_commands,
+        "environment.setup_scripts": spec.setup_scripts,
+        "entrypoint.workdir_files": spec.workdir_files,
+        "entrypoint.workdir_file_refs": spec.workdir_file_refs,
+        "coscheduling": spec.coscheduling_group_by is not None,
+    }
+    for field, value in asked.items():
+        if value:
+            raise InvalidArgument("not supported by this version; leave it out", field)

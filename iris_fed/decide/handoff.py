@@ -1,0 +1,135 @@
+"""What becomes of a sent handle, and of its job, at each step on the way to the peer (design, section 6).
+
+Each function takes the handle and the draft of its job, changes the draft and returns the handle
+as it is then.
+"""
+
+from dataclasses import replace
+
+from iris_fed.decide.backoff import backoff_ms
+from iris_fed.decide.draft import Draft
+from iris_fed.model.federation import SentHandle
+from iris_fed.model.states import JobState, PeerStatus, SentState
+
+RETRY_BASE_MS = 500
+FINAL_REFUSALS = frozenset({"already_exists", "permission_denied", "invalid_argument", "out_of_range"})
+"""Codes by which a peer's own answer ends a handoff; anything else is tried again."""
+NEVER_MS = 2**62
+
+
+def mark_sent(handle: SentHandle) -> SentHandle:
+    """Before a request leaves: from here on it may have arrived."""
+    return replace(handle, sent=True, deliveries=handle.deliveries + 1)
+
+
+def on_ack(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:
+    """The peer has it: its answer to a delivery, or its first report of the job."""
+    if handle.state is not SentState.PENDING_HANDOFF:
+        return handle
+    if not draft.ended:
+        reason = _cancelling(handle.peer) if handle.cancelled_ms is not None else ""
+        draft.set_job(peer_status=PeerStatus.ASSIGNED, pending_reason=reason)
+        draft.note(now_ms, "handoff.accepted", f"{handle.peer} accepted the job as {handle.remote_job_id}")
+    return replace(handle, state=SentState.HANDED_OFF, acked_ms=now_ms, unanswered=False, tries=0, last_error="")
+
+
+def on_no_answer(
+    handle: SentHandle, draft: Draft, error: str, *, arrived: bool, now_ms: int, max_backoff_ms: int, jitter: float
+) -> SentHandle:
+    """A delivery or cancel brought no final answer; it is tried again later."""
+    tries = handle.tries + 1
+    wait_ms = backoff_ms(tries, RETRY_BASE_MS, max_backoff_ms, jitter)
+    pending = handle.state is SentState.PENDING_HANDOFF
+    if not draft.ended and pending and handle.cancelled_ms is None:
+        reason = f"waiting to hand it to {handle.peer}: {error}"
+        if draft.job.pending_reason != reason:
+            draft.set_job(pending_reason=reason)
+            draft.note(now_ms, "handoff.delayed", reason)
+    return replace(
+        handle,
+        unanswered=handle.unanswered or (arrived and pending and handle.cancelled_ms is None),
+        tries=tries,
+        next_try_ms=now_ms + wait_ms,
+        last_error=error,
+    )
+
+
+def on_refused(handle: SentHandle, draft: Draft, words: str, now_ms: int) -> SentHandle:
+    """The peer's own final no to a delivery. If an earlier attempt may have arrived, fence it first."""
+    if handle.state is not SentState.PENDING_HANDOFF:
+        return handle
+    refusal = f"{handle.peer} refused it: {words}"
+    if handle.unanswered:
+        draft.set_job(pending_reason=f"{refusal}; making sure that no earlier copy runs there")
+        return replace(handle, cancelled_ms=handle.cancelled_ms or now_ms, refusal=refusal, next_try_ms=now_ms, tries=0)
+    return _close_refused(replace(handle, refusal=refusal), draft, now_ms)
+
+
+def on_expired(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:
+    """Not accepted in time: closed if it never left, else fenced first."""
+    tried = f": {handle.last_error}" if handle.last_error else ""
+    refusal = f"it could not be handed to {handle.peer} in time{tried}"
+    if not handle.sent:
+        return _close_refused(replace(handle, refusal=refusal), draft, now_ms)
+    draft.set_job(pending_reason=f"{refusal}; making sure that no copy runs there")
+    return replace(handle, cancelled_ms=now_ms, refusal=refusal, next_try_ms=now_ms, tries=0)
+
+
+def on_cancel(handle: SentHandle, draft: Draft, who: str, now_ms: int) -> SentHandle:
+    """A user wants the end. Not sent: it ends here and now; otherwise the peer must hear of it."""
+    if draft.ended or draft.job.cancel_requested_ms is not None:
+        return handle
+    draft.set_job(cancel_requested_ms=now_ms)
+    draft.note(now_ms, "job.cancelled", f"cancel requested by {who}")
+    if not handle.sent:
+        end_job(draft, JobState.KILLED, f"cancelled by {who} before it was sent", now_ms)
+        return _closed(replace(handle, cancelled_ms=now_ms), now_ms)
+    draft.set_job(pending_reason=_cancelling(handle.peer))
+    return replace(handle, cancelled_ms=handle.cancelled_ms or now_ms, next_try_ms=now_ms, tries=0)
+
+
+def on_cancel_acked(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:
+    """The peer has heard: it will not start the incarnation any more. How it ended comes by sync,
+    unless the fence was our own and the handoff is over."""
+    if handle.state is SentState.CLOSED:
+        return handle
+    acked = replace(handle, cancel_acked=True, last_error="")
+    if handle.refusal and handle.state is SentState.PENDING_HANDOFF:
+        return _close_refused(acked, draft, now_ms)
+    if not draft.ended:
+        draft.set_job(pending_reason=f"{handle.peer} is ending it")
+        draft.note(now_ms, "handoff.cancel_heard", f"{handle.peer} has heard of the cancel")
+    return acked
+
+
+def on_cancel_unknown(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:
+    """A peer without our extension does not know the job: there is nothing to cancel."""
+    if handle.state is SentState.CLOSED:
+        return handle
+    if not draft.ended:
+        state = JobState.FAILED if handle.refusal else JobState.KILLED
+        end_job(draft, state, handle.refusal or f"cancelled; {handle.peer} does not know it", now_ms)
+    return _closed(replace(handle, cancel_acked=True), now_ms)
+
+
+def end_job(draft: Draft, state: JobState, error: str, now_ms: int, exit_code: int | None = None) -> None:
+    """The handed-off job is over."""
+    draft.set_job(state=state, error=error, exit_code=exit_code, finished_ms=now_ms, pending_reason="")
+    draft.note(now_ms, "job.ended", f"ended {state.value}" + (f": {error}" if error else ""))
+
+
+def _close_refused(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:
+    if not draft.ended:
+        cancelled = draft.job.cancel_requested_ms is not None
+        draft.set_job(peer_status=PeerStatus.REJECTED)
+        draft.note(now_ms, "handoff.refused", handle.refusal)
+        end_job(draft, JobState.KILLED if cancelled else JobState.FAILED, handle.refusal, now_ms)
+    return _closed(handle, now_ms)
+
+
+def _closed(handle: SentHandle, now_ms: int) -> SentHandle:
+    return replace(handle, state=SentState.CLOSED, closed_ms=now_ms, missing_since_ms=None)
+
+
+def _cancelling(peer: str) -> str:
+    return f"cancelled; {peer} has not confirmed it yet"

@@ -1,0 +1,156 @@
+"""What one row of a peer's feed does to the mirror of a job (design, "Sync").
+
+A row is matched by nonce to the handle of one incarnation and never touches another.
+"""
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any
+
+from iris_fed.decide import handoff
+from iris_fed.decide.draft import Draft
+from iris_fed.model.federation import Delta, SentHandle
+from iris_fed.model.jobs import Attempt, AttemptReport, JobReport, Task, TaskReport
+from iris_fed.model.states import TERMINAL_JOB_STATES, JobState, PeerStatus, SentState
+
+
+class Match(StrEnum):
+    """FOLLOW: it is our open handle. DONE: closed, nothing changes. STRAY: closed here but alive
+    there, so it is cancelled there. UNKNOWN: no handle of ours; skipped and counted."""
+
+    FOLLOW = "FOLLOW"
+    DONE = "DONE"
+    STRAY = "STRAY"
+    UNKNOWN = "UNKNOWN"
+
+
+def match_delta(delta: Delta, handle: SentHandle | None) -> Match:
+    """What a row is to us. `handle` is the one of the row's nonce, if there is one."""
+    if handle is None or delta.job_id != handle.remote_job_id or not handle.sent:
+        return Match.UNKNOWN
+    if handle.state is not SentState.CLOSED:
+        return Match.FOLLOW
+    alive = not delta.tombstone and delta.report is not None and delta.report.state not in TERMINAL_JOB_STATES
+    return Match.STRAY if alive else Match.DONE
+
+
+def follow(handle: SentHandle, draft: Draft, delta: Delta, now_ms: int) -> SentHandle:
+    """Bring the mirror of an open handle to what the peer says; an end closes the handle.
+
+    The draft must hold the tasks of the row and all of their attempts.
+    """
+    handle = handoff.on_ack(handle, draft, now_ms)
+    handle = replace(handle, missing_since_ms=None)
+    if delta.tombstone:
+        return _end_by_tombstone(handle, draft, delta.report, now_ms)
+    for task in delta.tasks:
+        if task.index < draft.job.task_count:
+            _follow_task(draft, task, now_ms)
+    if delta.report is None:
+        return handle
+    return _follow_job(handle, draft, delta.report, synced=bool(delta.tasks), now_ms=now_ms)
+
+
+def note_missing(handle: SentHandle, draft: Draft, asked_ms: int, lost_after_ms: int, now_ms: int) -> SentHandle:
+    """A full set, asked for at `asked_ms`, lacks a handle that the peer once acknowledged."""
+    if handle.missing_since_ms is None:
+        draft.set_job(pending_reason=f"{handle.peer} does not show this job any more; asking again")
+        draft.note(now_ms, "handoff.missing", f"{handle.peer} does not show this job any more")
+        return replace(handle, missing_since_ms=asked_ms)
+    if asked_ms - handle.missing_since_ms < lost_after_ms:
+        return handle
+    reason = f"lost: {handle.peer} accepted this job and no longer knows it; it may have run"
+    handoff.end_job(draft, JobState.WORKER_FAILED, reason, now_ms)
+    return replace(handle, state=SentState.CLOSED, closed_ms=now_ms, lost=True)
+
+
+def _end_by_tombstone(handle: SentHandle, draft: Draft, end: JobReport | None, now_ms: int) -> SentHandle:
+    if handle.refusal:
+        handoff.end_job(draft, JobState.FAILED, handle.refusal, now_ms)
+    elif end is None or end.state not in TERMINAL_JOB_STATES:
+        reason = f"lost: {handle.peer} no longer knows how this job ended"
+        handoff.end_job(draft, JobState.WORKER_FAILED, reason, now_ms)
+        return replace(handle, state=SentState.CLOSED, closed_ms=now_ms, lost=True)
+    else:
+        handoff.end_job(draft, end.state, end.error, now_ms, end.exit_code)
+    return replace(handle, state=SentState.CLOSED, closed_ms=now_ms)
+
+
+def _follow_job(handle: SentHandle, draft: Draft, report: JobReport, *, synced: bool, now_ms: int) -> SentHandle:
+    ended = report.state in TERMINAL_JOB_STATES
+    changes: dict[str, Any] = {
+        "error": report.error,
+        "started_ms": report.started_ms,
+        "failure_count": report.failure_count,
+        "preemption_count": report.preemption_count,
+        "backend_id": report.backend_id,
+        "exit_code": report.exit_code if ended else None,
+    }
+    if synced:
+        changes["peer_status"] = PeerStatus.SYNCED
+    if ended:
+        changes |= {"state": report.state, "finished_ms": report.finished_ms or now_ms, "pending_reason": ""}
+    else:
+        changes["state"] = report.state
+        if handle.cancelled_ms is None:
+            changes["pending_reason"] = f"{handle.peer}: {report.pending_reason}" if report.pending_reason else ""
+    before = draft.job.state
+    draft.set_job(**changes)
+    if report.state is not before:
+        words = f"{'ended ' if ended else ''}{report.state.value} on {handle.peer}"
+        draft.note(now_ms, "job.ended" if ended else "job.state", words + (f": {report.error}" if report.error else ""))
+    if not ended:
+        return handle
+    return replace(handle, state=SentState.CLOSED, closed_ms=now_ms)
+
+
+def _follow_task(draft: Draft, report: TaskReport, now_ms: int) -> None:
+    fields: dict[str, Any] = {
+        "state": report.state,
+        "current_attempt": report.current_attempt,
+        "exit_code": report.exit_code,
+        "error": report.error,
+        "pending_reason": report.pending_reason,
+        "started_ms": report.started_ms,
+        "finished_ms": report.finished_ms,
+        "backend_id": report.backend_id,
+    }
+    if report.index in draft.tasks:
+        draft.set_task(report.index, **fields)
+    else:
+        submitted_ms = report.submitted_ms or draft.job.submitted_ms
+        draft.add_task(Task(job_uid=draft.job.uid, index=report.index, submitted_ms=submitted_ms, **fields))
+    for attempt in report.attempts:
+        _follow_attempt(draft, report, attempt, now_ms)
+
+
+def _follow_attempt(draft: Draft, task: TaskReport, report: AttemptReport, now_ms: int) -> None:
+    key = (task.index, report.number)
+    fields: dict[str, Any] = {
+        "attempt_uid": report.attempt_uid,
+        "state": report.state,
+        "node": report.node,
+        "exit_code": report.exit_code,
+        "error": report.error,
+        "terminal_reason": report.terminal_reason,
+        "is_worker_failure": report.is_worker_failure,
+        "started_ms": report.started_ms,
+        "finished_ms": report.finished_ms,
+        "backend_id": task.backend_id,
+    }
+    if report.number == task.current_attempt:
+        fields |= {"address": task.address, "ports": dict(task.ports), "usage": task.usage}
+    if key in draft.attempts:
+        draft.set_attempt(key, **fields)
+        return
+    created_ms = report.started_ms or now_ms
+    draft.add_attempt(
+        Attempt(
+            job_uid=draft.job.uid,
+            task_index=task.index,
+            number=report.number,
+            created_ms=created_ms,
+            mirrored=True,
+            **fields,
+        )
+    )

@@ -1,0 +1,180 @@
+"""Serving FederationSync: what changed for one requester, or everything it handed to us.
+
+An answer is built from one read snapshot and speaks of the present: the changelog only says of
+what. Cursors are opaque to the parent: `<seq>.<stamp>`, and within a full set
+`<seq>.<stamp>/<row>` where `<row>` is the last handle told.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from iris_fed.auth.identity import Identity
+from iris_fed.errors import PermissionDenied
+from iris_fed.model.federation import ReceivedHandle, ServedChanges, ServedDelta, SyncRequest
+from iris_fed.model.jobs import Job, JobReport
+from iris_fed.model.limits import MAX_LONG_POLL_MS
+from iris_fed.model.states import JobState, ReceivedState
+from iris_fed.store.changelog import Cursor, changes_after, cursor_at, is_current, newest_cursor, parse_cursor
+from iris_fed.store.db import Tx
+from iris_fed.store.handles import received_by_nonce, received_page
+from iris_fed.store.jobs import job_by_id
+from iris_fed.store.listing import job_view, task_views
+from iris_fed.store.runtime import Runtime
+
+MAX_PAGE = 1_000
+MAX_ROWS_READ = 20_000
+"""Changelog rows folded into one answer; what is behind them follows with the next."""
+MAX_ALL_AT_ONCE = 100_000
+"""For a parent without our extensions, which cannot read pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A cursor taken apart; `full_set_row` None = not within a full set."""
+
+    cursor: Cursor
+    full_set_row: int | None
+
+
+class ChangeFeed:
+    """Answers FederationSync. `on_changelog` must be told after each commit for whom there is news."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self._stopping = asyncio.Event()
+
+    def on_changelog(self, requesters: frozenset[str]) -> None:
+        for requester in requesters:
+            for event in self._waiting.get(requester, ()):
+                event.set()
+
+    def stop(self) -> None:
+        """Answer every held request now."""
+        self._stopping.set()
+        for events in self._waiting.values():
+            for event in events:
+                event.set()
+
+    async def serve(self, caller: Identity, request: SyncRequest) -> ServedChanges:
+        """Holds the answer until there is news, at most `wait_ms`. Raises PermissionDenied."""
+        if not caller.requester or caller.requester != request.requester:
+            raise PermissionDenied("requester_id: a cluster may only ask for its own jobs")
+        async with self._watch(request.requester) as news:
+            with anyio.move_on_after(min(request.wait_ms, MAX_LONG_POLL_MS) / 1000):
+                while True:
+                    # The waiter is registered before the read: nothing falls between.
+                    news.clear()
+                    answer = await self._read(request)
+                    if answer.deltas or answer.cursor_stale or answer.more or self._stopping.is_set():
+                        return answer
+                    await news.wait()
+        return await self._read(request)
+
+    async def _read(self, request: SyncRequest) -> ServedChanges:
+        return await self._runtime.db.read(lambda tx: build_answer(tx, request, self._runtime.database_id))
+
+    @asynccontextmanager
+    async def _watch(self, requester: str) -> AsyncIterator[asyncio.Event]:
+        event = asyncio.Event()
+        self._waiting[requester].add(event)
+        try:
+            yield event
+        finally:
+            self._waiting[requester].discard(event)
+            if not self._waiting[requester]:
+                del self._waiting[requester]
+
+
+def build_answer(tx: Tx, request: SyncRequest, database_id: str) -> ServedChanges:
+    """One answer from one snapshot."""
+    place = _parse(request.cursor)
+    if place is None or not is_current(tx, place.cursor, database_id):
+        start = newest_cursor(tx, database_id)
+        return _full_set_page(tx, request, database_id, _Place(start, 0), stale=True)
+    if place.full_set_row is not None:
+        return _full_set_page(tx, request, database_id, place, stale=False)
+    return _changes(tx, request, database_id, place.cursor)
+
+
+def _changes(tx: Tx, request: SyncRequest, database_id: str, cursor: Cursor) -> ServedChanges:
+    limit = min(request.max_deltas or MAX_ALL_AT_ONCE, MAX_PAGE if request.max_deltas else MAX_ALL_AT_ONCE)
+    rows = changes_after(tx, request.requester, cursor.seq, MAX_ROWS_READ)
+    folded: dict[tuple[str, str], set[int]] = {}
+    last, more = cursor.seq, len(rows) == MAX_ROWS_READ
+    for change in rows:
+        key = (change.nonce, change.job_id)
+        if key not in folded and len(folded) >= limit:
+            more = True
+            break
+        tasks = folded.setdefault(key, set())
+        if change.task_index is not None:
+            tasks.add(change.task_index)
+        last = change.seq
+    deltas = [_present(tx, request, nonce, job_id, tasks) for (nonce, job_id), tasks in folded.items()]
+    return ServedChanges(
+        deltas=tuple(delta for delta in deltas if delta is not None),
+        next_cursor=str(cursor if last == cursor.seq else cursor_at(tx, last)),
+        cursor_stale=False,
+        more=more,
+        database_id=database_id,
+    )
+
+
+def _full_set_page(tx: Tx, request: SyncRequest, database_id: str, place: _Place, *, stale: bool) -> ServedChanges:
+    limit = min(request.max_deltas, MAX_PAGE) if request.max_deltas else MAX_ALL_AT_ONCE
+    page = received_page(tx, request.requester, place.full_set_row or 0, limit + 1)
+    more = len(page) > limit
+    deltas = [_present(tx, request, handle.nonce, handle.job_id, None) for _, handle in page[:limit]]
+    next_cursor = f"{place.cursor}/{page[limit - 1][0]}" if more else str(place.cursor)
+    return ServedChanges(
+        deltas=tuple(delta for delta in deltas if delta is not None),
+        next_cursor=next_cursor,
+        cursor_stale=stale,
+        more=more,
+        database_id=database_id,
+    )
+
+
+def _present(tx: Tx, request: SyncRequest, nonce: str, job_id: str, tasks: set[int] | None) -> ServedDelta | None:
+    """The job as it is now (`tasks` None = with all of them), or a tombstone. None = nothing to tell."""
+    job = job_by_id(tx, job_id)
+    if job is not None and job.requester == request.requester and job.nonce == nonce:
+        return _alive(tx, job, tasks)
+    handle = received_by_nonce(tx, request.requester, nonce)
+    if handle is None or handle.state is ReceivedState.SUPERSEDED:
+        return None
+    if not request.max_deltas and handle.state is ReceivedState.FENCED:
+        # A parent without our extensions would delete its user's job.
+        return None
+    return ServedDelta(job_id=job_id, nonce=nonce, tombstone=True, end=_end_of(handle))
+
+
+def _alive(tx: Tx, job: Job, tasks: set[int] | None) -> ServedDelta:
+    indexes = None if tasks is None else sorted(tasks)
+    return ServedDelta(
+        job_id=job.job_id, nonce=job.nonce, view=job_view(tx, job), tasks=tuple(task_views(tx, job, indexes))
+    )
+
+
+def _end_of(handle: ReceivedHandle) -> JobReport | None:
+    if handle.state is ReceivedState.FENCED:
+        return JobReport(job_id=handle.job_id, state=JobState.KILLED, error="cancelled before it arrived")
+    if handle.end_state is None:
+        return None
+    return JobReport(
+        job_id=handle.job_id, state=handle.end_state, error=handle.end_error, exit_code=handle.end_exit_code
+    )
+
+
+def _parse(text: str) -> _Place | None:
+    cursor_text, slash, row = text.partition("/")
+    cursor = parse_cursor(cursor_text)
+    if cursor is None or (slash and (not row.isdecimal() or len(row) > 18)):
+        return None
+    return _Place(cursor, int(row) if slash else None)

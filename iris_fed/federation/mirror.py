@@ -1,0 +1,137 @@
+"""Applies a peer's answer to the mirror: one transaction, with its cursor."""
+
+from dataclasses import dataclass, field, replace
+
+from iris_fed.decide import mirror
+from iris_fed.decide.draft import Draft
+from iris_fed.decide.mirror import Match
+from iris_fed.model.federation import Delta, PeerState, SentHandle, SyncAnswer
+from iris_fed.model.states import SentState
+from iris_fed.store.commit import commit
+from iris_fed.store.db import Tx
+from iris_fed.store.handles import load_peer, open_sent, save_peer, sent_by_nonce, update_sent
+from iris_fed.store.jobs import attempts_of, job_by_id, load_draft
+
+
+@dataclass(slots=True)
+class FullSet:
+    """A full set being read page by page. Lives in memory only: a crash starts it anew."""
+
+    asked_ms: int
+    seen: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What an answer did: jobs changed, incarnations to cancel there, and rows passed over.
+
+    `missing`: a full set lacked a handle, so that another must be asked for."""
+
+    state: PeerState
+    changed: frozenset[int]
+    strays: tuple[tuple[str, str], ...]
+    skipped: int
+    missing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """By which an answer is applied: whose it is, when, and after what grace a job is lost."""
+
+    peer: str
+    now_ms: int
+    lost_after_ms: int
+
+
+def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None) -> Applied:
+    """`full` is the full set that this answer is a page of (already holding this page's nonces)."""
+    state = load_peer(tx, terms.peer)
+    if answer.database_id != state.database_id:
+        _believe_sent_handles(tx, terms.peer)
+    changed: set[int] = set()
+    strays: list[tuple[str, str]] = []
+    skipped = answer.unreadable
+    for delta in answer.deltas:
+        handle = _handle_of(tx, terms.peer, delta, answer)
+        match mirror.match_delta(delta, handle):
+            case Match.FOLLOW:
+                assert handle is not None
+                changed |= _follow(tx, handle, delta, terms.now_ms)
+            case Match.STRAY:
+                strays.append((delta.job_id, delta.nonce))
+            case Match.UNKNOWN:
+                skipped += 1
+            case Match.DONE:
+                pass
+    finished = full is not None and not answer.more
+    missing: set[int] = set()
+    if full is not None and finished:
+        missing = _note_missing(tx, full, terms)
+    state = _next_state(state, answer, terms, finished=finished, in_full_set=full is not None)
+    save_peer(tx, state)
+    return Applied(state, frozenset(changed | missing), tuple(strays), skipped, bool(missing))
+
+
+def _next_state(state: PeerState, answer: SyncAnswer, terms: Terms, *, finished: bool, in_full_set: bool) -> PeerState:
+    state = replace(
+        state,
+        database_id=answer.database_id,
+        last_contact_ms=terms.now_ms,
+        lost_contact_ms=None,
+        last_error="",
+    )
+    if answer.backends is not None:
+        state = replace(state, backends=answer.backends, backends_ms=terms.now_ms)
+    if finished:
+        return replace(state, cursor=answer.next_cursor, full_set_done=True)
+    # A page in the middle of a full set is no place to go on from after a crash.
+    return state if in_full_set else replace(state, cursor=answer.next_cursor)
+
+
+def _handle_of(tx: Tx, peer: str, delta: Delta, answer: SyncAnswer) -> SentHandle | None:
+    if delta.nonce:
+        return sent_by_nonce(tx, peer, delta.nonce)
+    if answer.database_id:
+        return None
+    # A peer without our extension names no incarnation: only an acknowledged one can be meant.
+    return next(
+        (h for h in open_sent(tx, peer) if h.remote_job_id == delta.job_id and h.state is SentState.HANDED_OFF), None
+    )
+
+
+def _follow(tx: Tx, handle: SentHandle, delta: Delta, now_ms: int) -> set[int]:
+    job = job_by_id(tx, handle.job_id)
+    if job is None or job.nonce != handle.nonce:
+        return set()
+    indexes = [task.index for task in delta.tasks]
+    draft = load_draft(tx, job, indexes)
+    draft = Draft(job, draft.tasks.values(), attempts_of(tx, job.uid, indexes), draft.counts, draft.first_failed)
+    after = mirror.follow(handle, draft, delta, now_ms)
+    changed = commit(tx, draft)
+    update_sent(tx, handle, after)
+    return {job.uid} if changed or after != handle else set()
+
+
+def _note_missing(tx: Tx, full: FullSet, terms: Terms) -> set[int]:
+    changed = set()
+    for handle in open_sent(tx, terms.peer):
+        acked_before = handle.acked_ms is not None and handle.acked_ms < full.asked_ms
+        if handle.state is not SentState.HANDED_OFF or not acked_before or handle.nonce in full.seen:
+            continue
+        job = job_by_id(tx, handle.job_id)
+        if job is None:
+            continue
+        draft = load_draft(tx, job, [])
+        after = mirror.note_missing(handle, draft, full.asked_ms, terms.lost_after_ms, terms.now_ms)
+        commit(tx, draft)
+        update_sent(tx, handle, after)
+        changed.add(job.uid)
+    return changed
+
+
+def _believe_sent_handles(tx: Tx, peer: str) -> None:
+    """Another database answers: what was sent to the former one may have run there, so it is not
+    delivered again; the full set will tell."""
+    for handle in open_sent(tx, peer):
+        if handle.state is SentState.PENDING_HANDOFF and handle.sent and load_peer(tx, peer).database_id:
+            update_sent(tx, handle, replace(handle, state=SentState.HANDED_OFF, acked_ms=handle.created_ms))

@@ -1,0 +1,242 @@
+"""What we have to tell one peer: deliveries and cancels, tried until they are answered.
+
+Ordered per job (one request about a handle at a time), bounded in number, and durable: what is
+due is read from the handles, so that a restart goes on where a crash cut off.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import anyio
+
+from iris_fed.config.sections import FederationSettings
+from iris_fed.decide import handoff
+from iris_fed.decide.draft import Draft
+from iris_fed.federation.request import delivery_of
+from iris_fed.model.federation import PeerState, SentHandle
+from iris_fed.model.jobs import Job
+from iris_fed.model.ports import PeerClient, PeerRefused, PeerUnreachable
+from iris_fed.model.states import SentState
+from iris_fed.store.commit import commit
+from iris_fed.store.db import Tx
+from iris_fed.store.handles import due_sent, next_due_ms, open_sent, sent_by_nonce, update_sent
+from iris_fed.store.jobs import job_by_id, load_draft
+from iris_fed.store.runtime import Runtime
+from iris_fed.supervise import Wakeup
+from iris_fed.telemetry import get_logger
+
+SAFETY_INTERVAL_S = 30.0
+MAX_STRAYS = 1_000
+
+log = get_logger(__name__)
+Step = Callable[[SentHandle, Draft, int], SentHandle]
+
+
+class Outbox:
+    """`peer_state` tells what is known of the peer now."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: FederationSettings,
+        peer: str,
+        client: PeerClient,
+        peer_state: Callable[[], PeerState],
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._peer = peer
+        self._client = client
+        self._peer_state = peer_state
+        self._in_flight: dict[str, asyncio.Event] = {}
+        self._strays: dict[str, str] = {}
+        self._group: anyio.abc.TaskGroup | None = None
+        self.wake = Wakeup()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with anyio.create_task_group() as group:
+            self._group = group
+            self._in_flight.clear()
+            while True:
+                wait_s = await self._send_due(group)
+                await self.wake.wait(wait_s)
+
+    async def deliver_now(self, nonce: str) -> None:
+        """The first delivery of a handle that its transaction marked sent; returns when it is
+        answered, or after the call's deadline."""
+        if self._group is None:
+            return
+        done = self._start(self._group, nonce, first=True)
+        with anyio.move_on_after(self._settings.call_timeout_s):
+            await done.wait()
+
+    async def retry_now(self) -> None:
+        """The peer is back: forget the back-offs."""
+        await self._runtime.db.write(lambda tx: _forget_backoff(tx, self._peer))
+        self.wake()
+
+    def cancel_strays(self, strays: tuple[tuple[str, str], ...]) -> None:
+        """Incarnations that are over here but alive there."""
+        for remote_id, nonce in strays:
+            if len(self._strays) < MAX_STRAYS:
+                self._strays[nonce] = remote_id
+        if strays:
+            self.wake()
+
+    async def _send_due(self, group: anyio.abc.TaskGroup) -> float:
+        now_ms = self._runtime.clock.now_ms()
+        room = self._settings.outbox_concurrency - len(self._in_flight)
+        # More than there is room for is read because some of them may be under way already.
+        due = await self._runtime.db.read(
+            lambda tx: due_sent(tx, self._peer, now_ms, self._settings.outbox_concurrency * 2)
+        )
+        for handle in due:
+            if room > 0 and handle.nonce not in self._in_flight and self._may_go(handle, now_ms):
+                self._start(group, handle.nonce, first=False)
+                room -= 1
+        await self._cancel_strays()
+        at_ms = await self._runtime.db.read(lambda tx: next_due_ms(tx, self._peer))
+        if at_ms is None or at_ms <= now_ms:
+            # What is due and not started waits for an answer or a full set, both of which wake us.
+            return SAFETY_INTERVAL_S
+        return min(SAFETY_INTERVAL_S, max(0.0, (at_ms - self._runtime.clock.now_ms()) / 1000))
+
+    def _may_go(self, handle: SentHandle, now_ms: int) -> bool:
+        expired = handle.state is SentState.PENDING_HANDOFF and handle.expires_ms <= now_ms
+        return self._peer_state().full_set_done or handle.cancelled_ms is not None or expired
+
+    def _start(self, group: anyio.abc.TaskGroup, nonce: str, *, first: bool) -> asyncio.Event:
+        if nonce in self._in_flight:
+            return self._in_flight[nonce]
+        done = self._in_flight[nonce] = asyncio.Event()
+        group.start_soon(self._send, nonce, first, done)
+        return done
+
+    async def _send(self, nonce: str, first: bool, done: asyncio.Event) -> None:
+        try:
+            await self._send_one(nonce, first)
+        except Exception as error:
+            log.error("outbox.failed", peer=self._peer, nonce=nonce, exc_info=error)
+            await self._settle(nonce, lambda h, d, now: self._unanswered(h, d, "an internal error", True, now))
+        finally:
+            self._in_flight.pop(nonce, None)
+            done.set()
+            self.wake()
+
+    async def _send_one(self, nonce: str, first: bool) -> None:
+        now_ms = self._runtime.clock.now_ms()
+        found = await self._runtime.db.write(lambda tx: _next_step(tx, self._peer, nonce, now_ms, first))
+        if found is None:
+            return
+        handle, job = found
+        if handle.cancelled_ms is not None:
+            await self._terminate(handle)
+        elif handle.expires_ms <= now_ms:
+            await self._settle(nonce, handoff.on_expired)
+        else:
+            await self._deliver(handle, job)
+
+    async def _deliver(self, handle: SentHandle, job: Job) -> None:
+        submission = delivery_of(handle, job, self._runtime.cluster, self._peer_state().database_id)
+        try:
+            with anyio.fail_after(self._settings.call_timeout_s):
+                await self._client.deliver(submission)
+        except PeerRefused as refusal:
+            words = refusal.message
+            if refusal.code in handoff.FINAL_REFUSALS:
+                log.info("handoff.refused", peer=self._peer, job=handle.job_id, code=refusal.code, words=words)
+                await self._settle(handle.nonce, lambda h, d, now: handoff.on_refused(h, d, words, now))
+            else:
+                error = f"it answered {refusal.code}: {words}"
+                await self._settle(handle.nonce, lambda h, d, now: self._unanswered(h, d, error, False, now))
+        except (PeerUnreachable, TimeoutError) as failure:
+            error = failure.message if isinstance(failure, PeerUnreachable) else "no answer in time"
+            arrived = not isinstance(failure, PeerUnreachable) or failure.arrived
+            await self._settle(handle.nonce, lambda h, d, now: self._unanswered(h, d, error, arrived, now))
+        else:
+            await self._settle(handle.nonce, handoff.on_ack)
+
+    async def _terminate(self, handle: SentHandle) -> None:
+        try:
+            with anyio.fail_after(self._settings.call_timeout_s):
+                await self._client.terminate(handle.remote_job_id, handle.nonce)
+        except PeerRefused as refusal:
+            if refusal.code == "not_found":
+                await self._settle(handle.nonce, handoff.on_cancel_unknown)
+                return
+            error = f"it answered {refusal.code}: {refusal.message}"
+            await self._settle(handle.nonce, lambda h, d, now: self._unanswered(h, d, error, False, now))
+        except (PeerUnreachable, TimeoutError) as failure:
+            error = failure.message if isinstance(failure, PeerUnreachable) else "no answer in time"
+            await self._settle(handle.nonce, lambda h, d, now: self._unanswered(h, d, error, False, now))
+        else:
+            await self._settle(handle.nonce, handoff.on_cancel_acked)
+
+    async def _cancel_strays(self) -> None:
+        for nonce, remote_id in list(self._strays.items()):
+            try:
+                with anyio.fail_after(self._settings.call_timeout_s):
+                    await self._client.terminate(remote_id, nonce)
+            except (PeerRefused, PeerUnreachable, TimeoutError) as failure:
+                log.warning("stray.not_cancelled", peer=self._peer, job=remote_id, error=str(failure))
+                continue
+            del self._strays[nonce]
+
+    def _unanswered(self, handle: SentHandle, draft: Draft, error: str, arrived: bool, now_ms: int) -> SentHandle:
+        return handoff.on_no_answer(
+            handle,
+            draft,
+            error,
+            arrived=arrived,
+            now_ms=now_ms,
+            max_backoff_ms=int(self._settings.max_backoff_s * 1000),
+            jitter=self._runtime.entropy.jitter(),
+        )
+
+    async def _settle(self, nonce: str, step: Step) -> None:
+        """Change the handle and its job by `step`, in one transaction."""
+        now_ms = self._runtime.clock.now_ms()
+        uid = await self._runtime.db.write(lambda tx: _settle(tx, self._peer, nonce, step, now_ms))
+        if uid is not None:
+            self._runtime.signals.publish([uid])
+
+
+def _next_step(tx: Tx, peer: str, nonce: str, now_ms: int, first: bool) -> tuple[SentHandle, Job] | None:
+    """The handle as it is now, marked sent if a delivery is about to leave; None = nothing to do."""
+    handle = sent_by_nonce(tx, peer, nonce)
+    if handle is None or handle.state is SentState.CLOSED:
+        return None
+    job = job_by_id(tx, handle.job_id)
+    if job is None or job.nonce != nonce:
+        return None
+    if handle.cancelled_ms is not None:
+        return None if handle.cancel_acked else (handle, job)
+    if handle.state is not SentState.PENDING_HANDOFF:
+        return None
+    if handle.expires_ms > now_ms and not (first and handle.sent):
+        marked = handoff.mark_sent(handle)
+        update_sent(tx, handle, marked)
+        handle = marked
+    return handle, job
+
+
+def _settle(tx: Tx, peer: str, nonce: str, step: Step, now_ms: int) -> int | None:
+    handle = sent_by_nonce(tx, peer, nonce)
+    if handle is None:
+        return None
+    job = job_by_id(tx, handle.job_id)
+    if job is None or job.nonce != nonce:
+        return None
+    draft = load_draft(tx, job, [])
+    after = step(handle, draft, now_ms)
+    commit(tx, draft)
+    update_sent(tx, handle, after)
+    return job.uid
+
+
+def _forget_backoff(tx: Tx, peer: str) -> None:
+    for handle in open_sent(tx, peer):
+        if handle.tries:
+            update_sent(tx, handle, replace(handle, tries=0, next_try_ms=0))

@@ -1,0 +1,102 @@
+"""All peers of this cluster, and the way out to them. With none declared it does nothing at all."""
+
+from collections.abc import AsyncIterator, Iterable
+
+import anyio
+
+from iris_fed.auth.nonces import NonceMint
+from iris_fed.config.sections import FederationSettings
+from iris_fed.errors import NotFound
+from iris_fed.federation.peer_link import PeerLink
+from iris_fed.model.federation import PeerShape, PeerView, SentHandle
+from iris_fed.model.ids import fold_remote_id, parse_job_id
+from iris_fed.model.logs import LogBatch, LogRequest
+from iris_fed.model.spec import Submission
+from iris_fed.store.handles import count_open_sent
+from iris_fed.store.runtime import Runtime
+
+
+class Federation:
+    """Implements `Handoffs`. `mint` is None only when there is no peer."""
+
+    def __init__(
+        self, runtime: Runtime, settings: FederationSettings, links: Iterable[PeerLink], mint: NonceMint | None
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._links = {link.peer: link for link in links}
+        self._mint = mint
+
+    async def run(self) -> None:
+        """Until cancelled; returns at once without peers."""
+        async with anyio.create_task_group() as group:
+            for link in self._links.values():
+                group.start_soon(link.run)
+
+    def link(self, peer: str) -> PeerLink:
+        """Raises NotFound for a peer that is not declared."""
+        if peer not in self._links:
+            known = ", ".join(sorted(self._links)) or "none"
+            raise NotFound(f"there is no peer {peer!r} in the configuration (declared: {known})")
+        return self._links[peer]
+
+    @property
+    def peer_names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._links))
+
+    async def views(self) -> list[PeerView]:
+        """Every declared peer, as ListPeers shows it."""
+        if not self._links:
+            return []
+        counts = await self._runtime.db.read(count_open_sent)
+        return [self._links[name].view(counts.get(name, 0)) for name in self.peer_names]
+
+    # --- Handoffs ---
+
+    def shapes(self) -> tuple[PeerShape, ...]:
+        return tuple(self._links[name].shape() for name in self.peer_names)
+
+    async def await_first_contact(self, peers: tuple[str, ...]) -> None:
+        with anyio.move_on_after(self._settings.first_heartbeat_wait_s):
+            async with anyio.create_task_group() as group:
+                for name in peers:
+                    if name in self._links:
+                        group.start_soon(self._links[name].wait_heard)
+
+    def new_handle(self, job_id: str, peer: str, submission: Submission, owner: str, submitter: str) -> SentHandle:
+        assert self._mint is not None
+        now_ms = self._runtime.clock.now_ms()
+        remote_id = str(fold_remote_id(parse_job_id(job_id), self._runtime.cluster))
+        timeout_ms = submission.spec.scheduling_timeout_ms
+        expiry_ms = int(self._settings.handoff_expiry_s * 1000)
+        sent = self._links[peer].state.full_set_done
+        return SentHandle(
+            nonce=self._mint.mint(self._runtime.entropy.token(), peer, remote_id),
+            peer=peer,
+            job_id=job_id,
+            remote_job_id=remote_id,
+            policy=submission.policy,
+            owner=owner,
+            submitting_user=submitter,
+            created_ms=now_ms,
+            expires_ms=now_ms + (expiry_ms if timeout_ms is None else min(expiry_ms, timeout_ms)),
+            sent=sent,
+            deliveries=int(sent),
+        )
+
+    async def deliver_now(self, peer: str, nonce: str) -> None:
+        link = self._links.get(peer)
+        if link is None:
+            return
+        if link.state.full_set_done and link.reachable:
+            await link.outbox.deliver_now(nonce)
+        else:
+            link.outbox.wake()
+
+    def wake(self, peer: str) -> None:
+        link = self._links.get(peer)
+        if link is not None:
+            link.outbox.wake()
+
+    def read_logs(self, peer: str, request: LogRequest) -> AsyncIterator[LogBatch]:
+        return self.link(peer).client.read_logs(request)

@@ -1,0 +1,96 @@
+"""`irisfed.v1.ClusterService`: logs, events, and the cluster itself."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from iris_fed import __version__
+from iris_fed.auth.identity import Role
+from iris_fed.controller.logs import LogReader
+from iris_fed.controller.query import Queries
+from iris_fed.federation.check import check_peer
+from iris_fed.federation.inbound import Inbound
+from iris_fed.federation.registry import Federation
+from iris_fed.model.logs import LogBatch, LogRequest
+from iris_fed.rpc.gate import caller
+from iris_fed.rpc.gen.irisfed import cluster_pb2
+from iris_fed.rpc.wire.logs import log_batch_to_wire, log_request_from_wire
+from iris_fed.rpc.wire.places import admission_to_wire, check_steps_to_wire
+from iris_fed.rpc.wire.statuses import job_events_to_wire
+
+MAX_BATCHES_AHEAD = 4
+"""Read ahead of a slow reader: no more, so that a stream costs bounded memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What GetClusterInfo tells; `started_ms` in epoch milliseconds."""
+
+    cluster: str
+    database_id: str
+    started_ms: int
+
+
+class ClusterHandlers:
+    def __init__(
+        self, facts: ClusterFacts, logs: LogReader, queries: Queries, inbound: Inbound, federation: Federation
+    ) -> None:
+        self._facts = facts
+        self._logs = logs
+        self._queries = queries
+        self._inbound = inbound
+        self._federation = federation
+
+    async def get_cluster_info(
+        self, request: cluster_pb2.GetClusterInfoRequest, ctx: Any, /
+    ) -> cluster_pb2.GetClusterInfoResponse:
+        return cluster_pb2.GetClusterInfoResponse(
+            cluster=self._facts.cluster,
+            version=__version__,
+            database_id=self._facts.database_id,
+            started_ms=self._facts.started_ms,
+            peers=self._federation.peer_names,
+        )
+
+    async def read_logs(
+        self, request: cluster_pb2.ReadLogsRequest, ctx: Any, /
+    ) -> AsyncIterator[cluster_pb2.ReadLogsResponse]:
+        wanted = log_request_from_wire(request)
+        if caller().role is Role.FEDERATION_PEER:
+            await self._inbound.may_read(caller(), wanted.job_id)
+        async for batch in self._stream(wanted):
+            yield log_batch_to_wire(batch, wanted.job_id)
+
+    async def list_job_events(
+        self, request: cluster_pb2.ListJobEventsRequest, ctx: Any, /
+    ) -> cluster_pb2.ListJobEventsResponse:
+        return job_events_to_wire(await self._queries.events(request.job_id))
+
+    async def check_peer(self, request: cluster_pb2.CheckPeerRequest, ctx: Any, /) -> cluster_pb2.CheckPeerResponse:
+        link = self._federation.link(request.peer)
+        return check_steps_to_wire(await check_peer(link, caller().principal))
+
+    async def check_admission(
+        self, request: cluster_pb2.CheckAdmissionRequest, ctx: Any, /
+    ) -> cluster_pb2.CheckAdmissionResponse:
+        return admission_to_wire(await self._inbound.check_admission(caller(), request.submitting_user))
+
+    async def _stream(self, wanted: LogRequest) -> AsyncIterator[LogBatch]:
+        """The reader pushes into a short queue from a task of its own, so that no cancel scope spans a yield."""
+        queue: asyncio.Queue[LogBatch | None] = asyncio.Queue(MAX_BATCHES_AHEAD)
+
+        async def produce() -> None:
+            try:
+                await self._logs.read(wanted, queue.put)
+            finally:
+                await queue.put(None)
+
+        producer = asyncio.create_task(produce())
+        try:
+            while (batch := await queue.get()) is not None:
+                yield batch
+            await producer
+        finally:
+            producer.cancel()
+            await asyncio.gather(producer, return_exceptions=True)

@@ -1,0 +1,154 @@
+"""`iris.cluster.ControllerService`: from the wire to a use case and back. No decisions here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from iris_fed.auth.identity import Role
+from iris_fed.controller.cancel import Canceller
+from iris_fed.controller.query import Queries
+from iris_fed.controller.submit import Submitter
+from iris_fed.errors import Unimplemented
+from iris_fed.federation.changes import ChangeFeed
+from iris_fed.federation.inbound import Inbound
+from iris_fed.federation.registry import Federation
+from iris_fed.model.ids import parse_task_id
+from iris_fed.model.limits import Limits
+from iris_fed.model.resources import BackendSummary
+from iris_fed.rpc.gate import caller
+from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
+from iris_fed.rpc.gen.job import job_pb2
+from iris_fed.rpc.wire.delivery import request_of_job
+from iris_fed.rpc.wire.launch import submission_from_wire
+from iris_fed.rpc.wire.places import backend_to_wire, peer_to_wire
+from iris_fed.rpc.wire.queries import job_query_from_wire
+from iris_fed.rpc.wire.resources import resources_to_wire
+from iris_fed.rpc.wire.statuses import job_page_to_wire, job_states_to_wire, job_to_wire, task_to_wire
+from iris_fed.rpc.wire.sync import served_to_wire, sync_request_from_wire
+
+MAX_STATES_ASKED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class UseCases:
+    """Everything that the handlers call."""
+
+    submitter: Submitter
+    canceller: Canceller
+    queries: Queries
+    inbound: Inbound
+    feed: ChangeFeed
+    federation: Federation
+    backends: Callable[[], tuple[BackendSummary, ...]]
+    limits: Limits
+
+
+class ControllerHandlers:
+    """One method per RPC of the contract; those not built yet say so."""
+
+    def __init__(self, use_cases: UseCases) -> None:
+        self._do = use_cases
+
+    async def launch_job(self, request: Controller.LaunchJobRequest, ctx: Any, /) -> Controller.LaunchJobResponse:
+        submission = submission_from_wire(request, self._do.limits)
+        # A peer identity only ever hands off, and `federation` is only ever a peer's to set.
+        if submission.handoff is not None or caller().role is Role.FEDERATION_PEER:
+            job_id = await self._do.inbound.admit(caller(), submission)
+        else:
+            job_id = await self._do.submitter.submit(caller(), submission)
+        return Controller.LaunchJobResponse(job_id=job_id)
+
+    async def get_job_status(
+        self, request: Controller.GetJobStatusRequest, ctx: Any, /
+    ) -> Controller.GetJobStatusResponse:
+        view, tasks = await self._do.queries.job(request.job_id)
+        return Controller.GetJobStatusResponse(job=job_to_wire(view, tasks), request=request_of_job(view.job))
+
+    async def get_job_state(
+        self, request: Controller.GetJobStateRequest, ctx: Any, /
+    ) -> Controller.GetJobStateResponse:
+        return job_states_to_wire(await self._do.queries.states(list(request.job_ids[:MAX_STATES_ASKED])))
+
+    async def terminate_job(self, request: Controller.TerminateJobRequest, ctx: Any, /) -> job_pb2.Empty:
+        if caller().role is Role.FEDERATION_PEER:
+            await self._do.inbound.cancel(caller(), request.job_id, request.handoff_nonce)
+        else:
+            await self._do.canceller.cancel(caller(), request.job_id)
+        return job_pb2.Empty()
+
+    async def list_jobs(self, request: Controller.ListJobsRequest, ctx: Any, /) -> Controller.ListJobsResponse:
+        return job_page_to_wire(await self._do.queries.jobs(job_query_from_wire(request.query, self._do.limits)))
+
+    async def get_task_status(
+        self, request: Controller.GetTaskStatusRequest, ctx: Any, /
+    ) -> Controller.GetTaskStatusResponse:
+        if caller().role is Role.FEDERATION_PEER:
+            await self._do.inbound.may_read(caller(), str(parse_task_id(request.task_id)[0]))
+        view, task = await self._do.queries.task(request.task_id)
+        return Controller.GetTaskStatusResponse(
+            task=task_to_wire(task), job_resources=resources_to_wire(view.job.spec.resources)
+        )
+
+    async def list_tasks(self, request: Controller.ListTasksRequest, ctx: Any, /) -> Controller.ListTasksResponse:
+        if caller().role is Role.FEDERATION_PEER:
+            await self._do.inbound.may_read(caller(), request.job_id)
+        tasks = await self._do.queries.tasks(request.job_id)
+        return Controller.ListTasksResponse(tasks=[task_to_wire(task) for task in tasks])
+
+    async def list_backends(
+        self, request: Controller.ListBackendsRequest, ctx: Any, /
+    ) -> Controller.ListBackendsResponse:
+        return Controller.ListBackendsResponse(backends=[backend_to_wire(b) for b in await self._counted_backends()])
+
+    async def list_peers(self, request: Controller.ListPeersRequest, ctx: Any, /) -> Controller.ListPeersResponse:
+        return Controller.ListPeersResponse(peers=[peer_to_wire(p) for p in await self._do.federation.views()])
+
+    async def federation_sync(
+        self, request: Controller.FederationSyncRequest, ctx: Any, /
+    ) -> Controller.FederationSyncResponse:
+        changes = await self._do.feed.serve(caller(), sync_request_from_wire(request))
+        return served_to_wire(changes, await self._counted_backends())
+
+    async def get_current_user(
+        self, request: job_pb2.GetCurrentUserRequest, ctx: Any, /
+    ) -> job_pb2.GetCurrentUserResponse:
+        who = caller()
+        return job_pb2.GetCurrentUserResponse(user_id=who.user, role=who.role.value, display_name=who.principal)
+
+    async def list_users(self, request: Controller.ListUsersRequest, ctx: Any, /) -> Controller.ListUsersResponse:
+        raise _not_built("ListUsers")
+
+    async def exec_in_container(
+        self, request: Controller.ExecInContainerRequest, ctx: Any, /
+    ) -> Controller.ExecInContainerResponse:
+        raise _not_built("ExecInContainer")
+
+    async def set_user_budget(
+        self, request: Controller.SetUserBudgetRequest, ctx: Any, /
+    ) -> Controller.SetUserBudgetResponse:
+        raise _not_built("SetUserBudget")
+
+    async def get_user_budget(
+        self, request: Controller.GetUserBudgetRequest, ctx: Any, /
+    ) -> Controller.GetUserBudgetResponse:
+        raise _not_built("GetUserBudget")
+
+    async def list_user_budgets(
+        self, request: Controller.ListUserBudgetsRequest, ctx: Any, /
+    ) -> Controller.ListUserBudgetsResponse:
+        raise _not_built("ListUserBudgets")
+
+    async def _counted_backends(self) -> tuple[BackendSummary, ...]:
+        counts = await self._do.queries.task_counts_here()
+        return tuple(
+            replace(
+                summary,
+                pending_task_count=counts.pending,
+                running_task_count=counts.live_by_backend.get(summary.backend_id, 0),
+            )
+            for summary in self._do.backends()
+        )
+
+
+def _not_built(method: str) -> Unimplemented:
+    return Unimplemented(f"{method} is not offered by this version")

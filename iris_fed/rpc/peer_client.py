@@ -1,0 +1,93 @@
+"""The way to one peer, speaking the wire: implements `model.ports.PeerClient`."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from connectrpc.code import Code
+from connectrpc.errors import ConnectError
+from pyqwest import Transport
+
+from iris_fed.model.federation import Admission, SyncAnswer, SyncRequest
+from iris_fed.model.logs import LogBatch, LogRequest
+from iris_fed.model.ports import PeerRefused, PeerUnreachable
+from iris_fed.model.resources import BackendSummary
+from iris_fed.model.spec import Submission
+from iris_fed.rpc.connect_client import Channel, answered_404
+from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
+from iris_fed.rpc.gen.irisfed import cluster_pb2
+from iris_fed.rpc.unreachable import never_left, why_unreachable
+from iris_fed.rpc.wire.delivery import submission_to_wire
+from iris_fed.rpc.wire.logs import log_batch_from_wire, log_request_to_wire
+from iris_fed.rpc.wire.places import admission_from_wire, backends_from_wire
+from iris_fed.rpc.wire.sync import sync_answer_from_wire, sync_request_to_wire
+
+MAX_ANSWER_WAIT_S = 5.0
+"""Beyond what a long poll asks the peer to wait."""
+_UNSURE = frozenset({Code.UNKNOWN, Code.INTERNAL, Code.DEADLINE_EXCEEDED, Code.CANCELED, Code.DATA_LOSS})
+"""The peer answered, but not that it did nothing."""
+
+T = TypeVar("T")
+
+
+class ConnectPeer:
+    """`token` is asked for a fresh credential at each call. `deadline_s` bounds every call but streams."""
+
+    def __init__(
+        self, address: str, token: Callable[[], str], deadline_s: float, transport: Transport | None = None
+    ) -> None:
+        def headers() -> Mapping[str, str]:
+            return {"authorization": f"Bearer {token()}"}
+
+        self._channel = Channel(address, headers=headers, deadline_s=deadline_s, transport=transport)
+
+    async def list_backends(self) -> tuple[BackendSummary, ...]:
+        answer = await _call(self._channel.controller.list_backends(Controller.ListBackendsRequest()))
+        return backends_from_wire(answer.backends)
+
+    async def deliver(self, submission: Submission) -> str:
+        answer = await _call(self._channel.controller.launch_job(submission_to_wire(submission)))
+        return answer.job_id
+
+    async def terminate(self, job_id: str, nonce: str) -> None:
+        request = Controller.TerminateJobRequest(job_id=job_id, handoff_nonce=nonce)
+        await _call(self._channel.controller.terminate_job(request))
+
+    async def sync(self, request: SyncRequest) -> SyncAnswer:
+        timeout_ms = int(request.wait_ms + MAX_ANSWER_WAIT_S * 1000)
+        message = sync_request_to_wire(request)
+        return sync_answer_from_wire(
+            await _call(self._channel.controller.federation_sync(message, timeout_ms=timeout_ms))
+        )
+
+    async def read_logs(self, request: LogRequest) -> AsyncIterator[LogBatch]:
+        stream = self._channel.streams.read_logs(log_request_to_wire(request))
+        try:
+            async for message in stream:
+                yield log_batch_from_wire(message, request.job_id)
+        except ConnectError as error:
+            if answered_404(error):
+                raise PeerRefused("unimplemented", "it offers no logs to other clusters") from None
+            raise _translate(error) from error
+
+    async def check_admission(self, submitting_user: str) -> Admission:
+        request = cluster_pb2.CheckAdmissionRequest(submitting_user=submitting_user)
+        return admission_from_wire(await _call(self._channel.cluster.check_admission(request)))
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+async def _call(call: Awaitable[T]) -> T:
+    try:
+        return await call
+    except ConnectError as error:
+        raise _translate(error) from error
+
+
+def _translate(error: ConnectError) -> PeerRefused | PeerUnreachable:
+    """What the peer itself said, or that it said nothing."""
+    if error.__cause__ is not None:
+        return PeerUnreachable(why_unreachable(error), arrived=not never_left(error))
+    if error.code in _UNSURE:
+        return PeerUnreachable(f"it failed ({error.code.value}): {error.message}")
+    return PeerRefused(error.code.value, error.message)

@@ -1,0 +1,224 @@
+"""The composition root: reads top to bottom, holds no logic."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from getpass import getuser
+
+import anyio
+from starlette.types import ASGIApp
+
+from iris_fed.auth.authenticator import Authenticator, ensure_admin_token
+from iris_fed.auth.federation_tokens import FederationSigner, FederationVerifier, TrustedRequester
+from iris_fed.auth.keys import private_key_from_pem, public_key_from_pem
+from iris_fed.auth.nonces import NonceMint
+from iris_fed.backends.base import Backend, Owner
+from iris_fed.backends.local.backend import LocalBackend
+from iris_fed.backends.local.settings import LocalSettings
+from iris_fed.clock import Clock, Entropy, SystemClock, SystemEntropy
+from iris_fed.config import Settings, read_public_key, read_secret
+from iris_fed.config.sections import LocalBackendSettings, PeerSettings
+from iris_fed.controller.cancel import Canceller
+from iris_fed.controller.launching import ControllerAddress
+from iris_fed.controller.logs import LogReader
+from iris_fed.controller.loop import ControlLoop
+from iris_fed.controller.query import Queries
+from iris_fed.controller.submit import Submitter
+from iris_fed.decide.admission import Trust
+from iris_fed.federation.changes import ChangeFeed
+from iris_fed.federation.inbound import Inbound
+from iris_fed.federation.peer_link import PeerLink
+from iris_fed.federation.registry import Federation
+from iris_fed.model.limits import Limits
+from iris_fed.model.ports import PeerClient
+from iris_fed.rpc.cluster_service import ClusterFacts, ClusterHandlers
+from iris_fed.rpc.controller_service import ControllerHandlers, UseCases
+from iris_fed.rpc.gate import Errors, Gate
+from iris_fed.rpc.gen.cluster.controller_connect import ControllerServiceASGIApplication
+from iris_fed.rpc.gen.irisfed.cluster_connect import ClusterServiceASGIApplication
+from iris_fed.rpc.peer_client import ConnectPeer
+from iris_fed.signals import JobSignals
+from iris_fed.store.db import Database
+from iris_fed.store.lock import StateLock, prepare_state_dir
+from iris_fed.store.meta import ClusterMeta
+from iris_fed.store.opening import DATABASE_NAME, open_database
+from iris_fed.store.runtime import Runtime
+from iris_fed.web.app import build_app
+
+PeerConnector = Callable[[PeerSettings, Callable[[], str]], PeerClient]
+BackendMaker = Callable[[LocalBackendSettings], Backend]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a test or a simulation hands in instead of the real thing."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    entropy: Entropy = field(default_factory=SystemEntropy)
+    connect_peer: PeerConnector | None = None
+    make_backend: BackendMaker | None = None
+    inline_database: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A controller that is running."""
+
+    asgi: ASGIApp
+    admin_token: str
+    db: Database
+    federation: Federation
+    feed: ChangeFeed
+    loop: ControlLoop
+    backends: Mapping[str, Backend]
+    meta: ClusterMeta
+
+
+@asynccontextmanager
+async def running_controller(settings: Settings, url: str, parts: Parts | None = None) -> AsyncIterator[Controller]:
+    """Everything but the sockets. `url` is where tasks will reach it. Running tasks are left running.
+
+    Raises ConfigError when the configuration or the machine does not allow the start.
+    """
+    parts = parts or Parts()
+    async with AsyncExitStack() as stack:
+        prepare_state_dir(settings.state_dir)
+        stack.callback(StateLock(settings.state_dir).release)
+        admin_token = ensure_admin_token(settings.state_dir)
+        name = settings.cluster.name
+        db, meta = await open_database(
+            settings.state_dir / DATABASE_NAME,
+            name,
+            parts.entropy.token(),
+            parts.clock,
+            inline=parts.inline_database,
+        )
+        stack.push_async_callback(db.close)
+        runtime = Runtime(db, parts.clock, parts.entropy, JobSignals(), name, meta.database_id)
+        backends = _build_backends(settings, parts)
+        owner = Owner(name, meta.database_id, meta.ancestor_ids)
+        for backend in backends.values():
+            await backend.start(owner)
+            stack.push_async_callback(backend.close)
+
+        loop = ControlLoop(runtime, backends, owner, ControllerAddress(url), settings.scheduling.safety_interval_s)
+        federation = _build_federation(settings, runtime, parts, stack)
+        canceller = Canceller(runtime, loop, federation)
+        trusted = frozenset(settings.auth.federation_peers)
+        inbound = Inbound(runtime, loop, _trust(settings))
+        feed = ChangeFeed(runtime)
+        db.on_changelog(feed.on_changelog)
+        limits = Limits(**settings.limits.model_dump())
+        queries = Queries(runtime)
+        use_cases = UseCases(
+            submitter=Submitter(runtime, loop, federation, canceller, trusted),
+            canceller=canceller,
+            queries=queries,
+            inbound=inbound,
+            feed=feed,
+            federation=federation,
+            backends=loop.local_backends,
+            limits=limits,
+        )
+        logs = LogReader(runtime, backends, federation, limits.log_page_bytes)
+        facts = ClusterFacts(name, meta.database_id, parts.clock.now_ms())
+        verifier = FederationVerifier(_trusted_keys(settings), name, parts.clock)
+        gate = (Gate(Authenticator(admin_token, getuser(), verifier), parts.entropy), Errors())
+        iris = ControllerServiceASGIApplication(
+            ControllerHandlers(use_cases), interceptors=gate, read_max_bytes=limits.request_bytes
+        )
+        ours = ClusterServiceASGIApplication(
+            ClusterHandlers(facts, logs, queries, inbound, federation),
+            interceptors=gate,
+            read_max_bytes=limits.request_bytes,
+        )
+        asgi = build_app([(iris.path, iris), (ours.path, ours)], lambda: _writable(db))
+
+        group = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(group.cancel_scope.cancel)
+        group.start_soon(loop.run)
+        group.start_soon(federation.run)
+        yield Controller(asgi, admin_token, db, federation, feed, loop, backends, meta)
+        feed.stop()
+
+
+def _build_backends(settings: Settings, parts: Parts) -> dict[str, Backend]:
+    def local(backend: LocalBackendSettings) -> Backend:
+        return LocalBackend(local_settings(backend), settings.state_dir / "backends" / backend.id, parts.clock)
+
+    make = parts.make_backend or local
+    return {backend.id: make(backend) for backend in settings.backends}
+
+
+def local_settings(backend: LocalBackendSettings) -> LocalSettings:
+    """The operator's words as the backend takes them."""
+    return LocalSettings(
+        backend_id=backend.id,
+        name=backend.id,
+        cpu_millicores=backend.cpu,
+        memory_bytes=backend.memory,
+        devices=backend.devices,
+        device_type=backend.device_type or "gpu",
+        attributes=backend.attributes,
+        kill_grace_s=backend.kill_grace_s,
+        output_bytes=backend.output_bytes,
+        advertise_host=backend.advertise_host,
+    )
+
+
+def _build_federation(settings: Settings, runtime: Runtime, parts: Parts, stack: AsyncExitStack) -> Federation:
+    if not settings.peers:
+        return Federation(runtime, settings.federation, (), None)
+    assert settings.auth.signing_key is not None
+    assert settings.auth.nonce_key is not None
+    key = private_key_from_pem(
+        read_secret(settings.auth.signing_key, os.environ, "auth.signing_key"), "auth.signing_key"
+    )
+    signer = FederationSigner(key, settings.cluster.name, runtime.clock, runtime.entropy)
+    nonce_key = read_secret(settings.auth.nonce_key, os.environ, "auth.nonce_key")
+
+    def over_http(peer: PeerSettings, token: Callable[[], str]) -> PeerClient:
+        return ConnectPeer(peer.address, token, settings.federation.call_timeout_s)
+
+    connect = parts.connect_peer or over_http
+    links = []
+    for peer in settings.peers:
+        client = connect(peer, _minting(signer, peer.name))
+        stack.push_async_callback(client.close)
+        links.append(PeerLink(runtime, settings.federation, peer.name, peer.address, client))
+    return Federation(runtime, settings.federation, links, NonceMint(nonce_key.encode()))
+
+
+def _minting(signer: FederationSigner, peer: str) -> Callable[[], str]:
+    return lambda: signer.mint(peer)
+
+
+def _trusted_keys(settings: Settings) -> dict[str, TrustedRequester]:
+    return {
+        name: TrustedRequester(
+            tuple(
+                public_key_from_pem(read_public_key(key, where), where)
+                for where in [f"auth.federation_peers.{name}.public_keys"]
+                for key in trust.public_keys
+            ),
+            trust.allow_missing_dst,
+        )
+        for name, trust in settings.auth.federation_peers.items()
+    }
+
+
+def _trust(settings: Settings) -> dict[str, Trust]:
+    names = frozenset(settings.auth.federation_peers)
+    return {
+        name: Trust(name, tuple(trust.allowed_submitters), names - {name})
+        for name, trust in settings.auth.federation_peers.items()
+    }
+
+
+async def _writable(db: Database) -> bool:
+    try:
+        await db.write(lambda tx: tx.execute("SELECT 1").fetchone())
+    except Exception:
+        return False
+    return True

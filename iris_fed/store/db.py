@@ -1,0 +1,287 @@
+"""One SQLite file: one writer with group commit, a few readers; a transaction is one closure.
+
+A closure runs to its end on the database's thread, so cancelling whoever waits for it can never
+leave a transaction open or half-applied; the caller may only not learn of the outcome. Closures
+change nothing outside the database: the batch they share may be run again after a failed COMMIT.
+"""
+
+import asyncio
+import secrets
+import sqlite3
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import aiosqlite
+
+from iris_fed.clock import Clock
+from iris_fed.errors import ConfigError, ResourceExhausted, Unavailable
+from iris_fed.telemetry import get_logger
+
+T = TypeVar("T")
+Tx = sqlite3.Connection
+Closure = Callable[[Tx], T]
+
+MAX_BATCH = 256
+"""Closures in one COMMIT: enough to pay for the fsync, short enough that nobody waits long."""
+MAX_QUEUED_WRITES = 20_000
+READERS = 2
+"""More threads only fight over the interpreter lock."""
+
+log = get_logger(__name__)
+
+
+class Channel(Protocol):
+    """Where closures on one connection run: a thread of their own, or inline in a simulation."""
+
+    async def run(self, work: Callable[[Tx], T]) -> T: ...
+
+    async def close(self) -> None: ...
+
+
+class ThreadChannel:
+    """A connection on aiosqlite's thread."""
+
+    def __init__(self, connection: aiosqlite.Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    async def open(cls, connect: Callable[[], Tx]) -> "ThreadChannel":
+        return cls(await aiosqlite.Connection(connect, iter_chunk_size=64))
+
+    async def run(self, work: Callable[[Tx], T]) -> T:
+        # aiosqlite has no public way to run a closure on its thread; `_execute` is what all of its
+        # public methods are made of.
+        connection = self._connection
+        result: T = await connection._execute(lambda: work(connection._conn))  # type: ignore[no-untyped-call]
+        return result
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class InlineChannel:
+    """A connection used right here, without a thread: a simulation replays exactly."""
+
+    def __init__(self, connection: Tx) -> None:
+        self._connection = connection
+
+    async def run(self, work: Callable[[Tx], T]) -> T:
+        return work(self._connection)
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+class Database:
+    """Open with `Database.open`. `read` and `write` take one closure each."""
+
+    def __init__(self, path: Path, writer: Channel, readers: list[Channel], notes: set[str]) -> None:
+        self.path = path
+        self._writer = writer
+        self._idle_readers = readers
+        self._all_readers = list(readers)
+        self._reader_free = asyncio.Condition()
+        self._notes = notes
+        self._queue: deque[tuple[Closure[object], asyncio.Future[object]]] = deque()
+        self._queued = asyncio.Event()
+        self._closing = False
+        self._changelog_listener: Callable[[frozenset[str]], None] = lambda requesters: None
+        self._committer = asyncio.create_task(self._commit_loop(), name="database-writer")
+
+    @classmethod
+    async def open(cls, path: Path, clock: Clock, *, inline: bool = False) -> "Database":
+        """Opens (creating if need be) without migrating. Raises ConfigError if it is no database."""
+        notes: set[str] = set()
+
+        def connect(query_only: bool) -> Callable[[], Tx]:
+            return lambda: connect_sqlite(path, clock, notes, query_only=query_only)
+
+        try:
+            if inline:
+                writer: Channel = InlineChannel(connect(False)())
+                readers: list[Channel] = [InlineChannel(connect(True)())]
+            else:
+                writer = await ThreadChannel.open(connect(False))
+                readers = [await ThreadChannel.open(connect(True)) for _ in range(READERS)]
+        except sqlite3.Error as error:
+            raise ConfigError(f"cannot open the database {path}: {error}") from error
+        return cls(path, writer, readers, notes)
+
+    def on_changelog(self, listener: Callable[[frozenset[str]], None]) -> None:
+        """`listener` is told, after COMMIT, for which requesters the changelog grew."""
+        self._changelog_listener = listener
+
+    async def write(self, closure: Closure[T]) -> T:
+        """Run `closure` in a transaction; returns its result once it is durable.
+
+        What the closure raises is raised here, with its changes rolled back. Raises
+        ResourceExhausted when the disk is full or too many writes wait, Unavailable when closed.
+        """
+        if self._closing:
+            raise Unavailable("the controller is shutting down; try again")
+        if len(self._queue) >= MAX_QUEUED_WRITES:
+            raise ResourceExhausted("too many writes are waiting for the disk; try again later")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue.append((closure, future))  # type: ignore[arg-type]
+        self._queued.set()
+        return await future
+
+    async def read(self, closure: Closure[T]) -> T:
+        """Run `closure` on a read snapshot: every query in it sees the same state."""
+        async with self._reader_free:
+            await self._reader_free.wait_for(lambda: bool(self._idle_readers))
+            reader = self._idle_readers.pop()
+        try:
+            return await asyncio.shield(asyncio.ensure_future(reader.run(lambda tx: _in_snapshot(tx, closure))))
+        finally:
+            # A cancelled read still runs on the reader's thread; the next one queues behind it.
+            self._idle_readers.append(reader)
+            async with self._reader_free:
+                self._reader_free.notify()
+
+    async def alone(self, work: Closure[T]) -> T:
+        """Run `work` on the write connection outside any transaction: it manages its own. For
+        migrations, before anything else writes."""
+        return await self._writer.run(work)
+
+    async def close(self) -> None:
+        """Finish what is queued, then close. Safe to call twice."""
+        if self._closing:
+            return
+        self._closing = True
+        self._queued.set()
+        await self._committer
+        await self._writer.run(lambda tx: tx.execute("PRAGMA optimize").fetchall())
+        for channel in (*self._all_readers, self._writer):
+            await channel.close()
+
+    async def _commit_loop(self) -> None:
+        while self._queue or not self._closing:
+            if not self._queue:
+                self._queued.clear()
+                await self._queued.wait()
+                continue
+            batch: list[tuple[Closure[object], asyncio.Future[object]]] = []
+            while self._queue and len(batch) < MAX_BATCH:
+                closure, future = self._queue.popleft()
+                if not future.cancelled():
+                    batch.append((closure, future))
+            if not batch:
+                continue
+            closures = [closure for closure, _ in batch]
+            try:
+                outcomes, notes = await self._writer.run(lambda tx: self._run_batch(tx, closures))  # noqa: B023
+            except Exception as error:
+                log.error("database.writer_failed", exc_info=error)
+                outcomes, notes = [error] * len(batch), frozenset()
+            for (_, future), outcome in zip(batch, outcomes, strict=True):
+                _settle(future, outcome)
+            if notes:
+                self._changelog_listener(notes)
+
+    def _run_batch(self, tx: Tx, closures: list[Closure[object]]) -> tuple[list[object], frozenset[str]]:
+        self._notes.clear()
+        outcomes = _commit_together(tx, closures)
+        if outcomes is None:
+            outcomes = [_commit_alone(tx, closure) for closure in closures]
+        return outcomes, frozenset(self._notes)
+
+
+def connect_sqlite(path: Path, clock: Clock, notes: set[str], *, query_only: bool = False) -> Tx:
+    """A connection set up as ours all are. Requesters whose changelog grows are added to `notes`."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
+    connection.row_factory = sqlite3.Row
+
+    def changelog_stamp(requester: str) -> str:
+        notes.add(requester)
+        return secrets.token_hex(8)
+
+    connection.create_function("changelog_stamp", 1, changelog_stamp)
+    connection.create_function("now_ms", 0, clock.now_ms)
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "recursive_triggers=ON",
+        "busy_timeout=5000",
+        "temp_store=MEMORY",
+        "journal_size_limit=67108864",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+    if query_only:
+        connection.execute("PRAGMA query_only=ON")
+    return connection
+
+
+class _Failed:
+    """A closure's exception, kept apart from results (which may be exceptions' cousins)."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _commit_together(tx: Tx, closures: list[Closure[object]]) -> list[object] | None:
+    """One COMMIT for all; a failing closure rolls back alone. None: the batch is undone, go one by one."""
+    outcomes: list[object] = []
+    try:
+        tx.execute("BEGIN IMMEDIATE")
+        for closure in closures:
+            tx.execute("SAVEPOINT closure")
+            try:
+                outcomes.append(closure(tx))
+            except Exception as error:
+                if not tx.in_transaction:
+                    # SQLite itself rolled everything back (full disk, I/O error).
+                    return None
+                tx.execute("ROLLBACK TO closure")
+                outcomes.append(_Failed(error))
+            tx.execute("RELEASE closure")
+        tx.execute("COMMIT")
+    except sqlite3.Error:
+        if tx.in_transaction:
+            tx.execute("ROLLBACK")
+        return None
+    return outcomes
+
+
+def _commit_alone(tx: Tx, closure: Closure[object]) -> object:
+    try:
+        tx.execute("BEGIN IMMEDIATE")
+        result = closure(tx)
+        tx.execute("COMMIT")
+        return result
+    except Exception as error:
+        if tx.in_transaction:
+            tx.execute("ROLLBACK")
+        return _Failed(error)
+
+
+def _in_snapshot(tx: Tx, closure: Closure[T]) -> T:
+    tx.execute("BEGIN")
+    try:
+        return closure(tx)
+    finally:
+        tx.execute("COMMIT")
+
+
+def _settle(future: "asyncio.Future[object]", outcome: object) -> None:
+    if future.cancelled():
+        return
+    if isinstance(outcome, _Failed):
+        future.set_exception(_translate(outcome.error))
+    elif isinstance(outcome, BaseException):
+        future.set_exception(_translate(outcome))
+    else:
+        future.set_result(outcome)
+
+
+def _translate(error: BaseException) -> BaseException:
+    if isinstance(error, sqlite3.OperationalError):
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            return ResourceExhausted("the controller's disk is full: nothing was changed; free space and try again")
+        if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            return Unavailable(f"the controller cannot write its database ({error}); nothing was changed")
+    return error

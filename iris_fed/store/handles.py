@@ -1,0 +1,162 @@
+"""Rows of `federated_jobs` and `federation_peers`. Changes are compare-and-set on nonce and state."""
+
+from dataclasses import replace
+
+from iris_fed.errors import IllegalTransition
+from iris_fed.model.federation import PeerState, ReceivedHandle, SentHandle
+from iris_fed.model.jobs import Job
+from iris_fed.model.states import RECEIVED_TRANSITIONS, SENT_TRANSITIONS, ReceivedState
+from iris_fed.store.commit import StaleDraft
+from iris_fed.store.db import Tx
+from iris_fed.store.jobs import insert
+from iris_fed.store.rows import (
+    PEER_COLUMNS,
+    RECEIVED_COLUMNS,
+    SENT_COLUMNS,
+    Columns,
+    changed_columns,
+    peer_from_row,
+    received_from_row,
+    sent_from_row,
+    to_columns,
+)
+
+
+def insert_sent(tx: Tx, handle: SentHandle) -> None:
+    insert(tx, "federated_jobs", {"direction": "SENT"} | to_columns(handle, SENT_COLUMNS))
+
+
+def update_sent(tx: Tx, before: SentHandle, after: SentHandle) -> None:
+    """Raises IllegalTransition for a state change that is none; *lost* is taken back by `reopen_sent`."""
+    if after.state is not before.state and after.state not in SENT_TRANSITIONS[before.state]:
+        raise IllegalTransition(f"handle {before.nonce} of {before.job_id}", before.state, after.state)
+    _update(tx, "SENT", before.peer, before.nonce, before.state.value, changed_columns(before, after, SENT_COLUMNS))
+
+
+def reopen_sent(tx: Tx, before: SentHandle, after: SentHandle) -> None:
+    """Take *lost* back: the one way out of CLOSED (promise 6)."""
+    if not before.lost:
+        raise IllegalTransition(f"handle {before.nonce} of {before.job_id}", before.state, after.state)
+    _update(tx, "SENT", before.peer, before.nonce, before.state.value, changed_columns(before, after, SENT_COLUMNS))
+
+
+def sent_by_nonce(tx: Tx, peer: str, nonce: str) -> SentHandle | None:
+    row = tx.execute(
+        "SELECT * FROM federated_jobs WHERE direction = 'SENT' AND counterpart = ? AND nonce = ?", (peer, nonce)
+    ).fetchone()
+    return sent_from_row(row) if row else None
+
+
+def open_sent_by_job(tx: Tx, job_id: str) -> SentHandle | None:
+    row = tx.execute(
+        "SELECT * FROM federated_jobs WHERE direction = 'SENT' AND state <> 'CLOSED' AND job_id = ?", (job_id,)
+    ).fetchone()
+    return sent_from_row(row) if row else None
+
+
+def open_sent(tx: Tx, peer: str) -> list[SentHandle]:
+    rows = tx.execute(
+        "SELECT * FROM federated_jobs WHERE direction = 'SENT' AND state <> 'CLOSED' AND counterpart = ? ORDER BY id",
+        (peer,),
+    )
+    return [sent_from_row(row) for row in rows]
+
+
+def due_sent(tx: Tx, peer: str, now_ms: int, limit: int) -> list[SentHandle]:
+    """Open handles with something to send now: a delivery, a cancel, or an expiry; oldest first."""
+    rows = tx.execute(
+        f"SELECT * FROM federated_jobs WHERE {_OUTBOX} AND (next_try_ms <= ? OR {_EXPIRES} <= ?) ORDER BY id LIMIT ?",
+        (peer, now_ms, now_ms, limit),
+    )
+    return [sent_from_row(row) for row in rows]
+
+
+def next_due_ms(tx: Tx, peer: str) -> int | None:
+    """When the outbox of this peer has something to send next, epoch ms."""
+    row = tx.execute(
+        f"SELECT min(min(next_try_ms, {_EXPIRES})) AS at FROM federated_jobs WHERE {_OUTBOX}", (peer,)
+    ).fetchone()
+    return None if row["at"] is None else int(row["at"])
+
+
+def count_open_sent(tx: Tx) -> dict[str, int]:
+    rows = tx.execute(
+        "SELECT counterpart, count(*) AS n FROM federated_jobs"
+        " WHERE direction = 'SENT' AND state <> 'CLOSED' GROUP BY counterpart"
+    )
+    return {row["counterpart"]: row["n"] for row in rows}
+
+
+def received_by_nonce(tx: Tx, requester: str, nonce: str) -> ReceivedHandle | None:
+    row = tx.execute(
+        "SELECT * FROM federated_jobs WHERE direction = 'RECEIVED' AND counterpart = ? AND nonce = ?",
+        (requester, nonce),
+    ).fetchone()
+    return received_from_row(row) if row else None
+
+
+def insert_received(tx: Tx, handle: ReceivedHandle) -> None:
+    insert(tx, "federated_jobs", {"direction": "RECEIVED"} | to_columns(handle, RECEIVED_COLUMNS))
+
+
+def supersede_received(tx: Tx, job: Job, now_ms: int) -> None:
+    """A finished received job gives way to a new incarnation; its handle keeps how it ended."""
+    handle = received_by_nonce(tx, job.requester, job.nonce)
+    if handle is None or handle.state not in (ReceivedState.ADMITTED, ReceivedState.PRUNED):
+        return
+    after = replace(
+        handle,
+        state=ReceivedState.SUPERSEDED,
+        closed_ms=now_ms,
+        end_state=job.state,
+        end_error=job.error,
+        end_exit_code=job.exit_code,
+    )
+    if after.state not in RECEIVED_TRANSITIONS[handle.state]:
+        raise IllegalTransition(f"handle {handle.nonce} of {handle.job_id}", handle.state, after.state)
+    changes = changed_columns(handle, after, RECEIVED_COLUMNS)
+    _update(tx, "RECEIVED", handle.requester, handle.nonce, handle.state.value, changes)
+
+
+def received_page(tx: Tx, requester: str, after_id: int, limit: int) -> list[tuple[int, ReceivedHandle]]:
+    """All handles of a requester but the superseded, in the order of arrival, with their row ids."""
+    rows = tx.execute(
+        "SELECT * FROM federated_jobs WHERE direction = 'RECEIVED' AND counterpart = ? AND id > ?"
+        " AND state <> 'SUPERSEDED' ORDER BY id LIMIT ?",
+        (requester, after_id, limit),
+    )
+    return [(row["id"], received_from_row(row)) for row in rows]
+
+
+def load_peer(tx: Tx, peer: str) -> PeerState:
+    row = tx.execute("SELECT * FROM federation_peers WHERE peer = ?", (peer,)).fetchone()
+    return peer_from_row(row) if row else PeerState(peer=peer)
+
+
+def save_peer(tx: Tx, state: PeerState) -> None:
+    columns = to_columns(state, PEER_COLUMNS)
+    assignments = ", ".join(f"{name} = excluded.{name}" for name in columns if name != "peer")
+    tx.execute(
+        f"INSERT INTO federation_peers ({', '.join(columns)}) VALUES ({', '.join('?' for _ in columns)})"
+        f" ON CONFLICT (peer) DO UPDATE SET {assignments}",
+        list(columns.values()),
+    )
+
+
+_OUTBOX = (
+    "direction = 'SENT' AND state <> 'CLOSED' AND counterpart = ?"
+    " AND (state = 'PENDING_HANDOFF' AND cancelled_ms IS NULL OR cancelled_ms IS NOT NULL AND cancel_acked = 0)"
+)
+_EXPIRES = "CASE WHEN state = 'PENDING_HANDOFF' AND cancelled_ms IS NULL THEN expires_ms ELSE 9223372036854775807 END"
+
+
+def _update(tx: Tx, direction: str, counterpart: str, nonce: str, state: str, changes: Columns) -> None:
+    if not changes:
+        return
+    cursor = tx.execute(
+        f"UPDATE federated_jobs SET {', '.join(f'{name} = ?' for name in changes)}"
+        " WHERE direction = ? AND counterpart = ? AND nonce = ? AND state = ?",
+        [*changes.values(), direction, counterpart, nonce, state],
+    )
+    if cursor.rowcount != 1:
+        raise StaleDraft(f"handle {nonce} changed under a decision")
