@@ -176,6 +176,7 @@ class Attempts:
     def _record_end(self, uid: str, folder: str, record: Record) -> None:
         """The end is told when it is on disk: with a full disk, once there is room."""
         try:
+            os.makedirs(folder, exist_ok=True)
             files.write_record(folder, files.EXIT, record, durable=False)
         except OSError:
             self._loop.call_later(_RETRY_S, lambda: self._record_end(uid, folder, record))

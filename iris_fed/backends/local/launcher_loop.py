@@ -9,20 +9,24 @@ import os
 import selectors
 import signal
 import time
+import traceback
 from collections.abc import Callable
 from types import FrameType
 
 _WAKE_BYTES = 4096
+_MAX_ERRORS = 1000
 
 
 class Loop:
-    """Calls back until `stop`. What a callback raises ends the loop: callbacks handle their errors."""
+    """Calls back until `stop`. An error in a callback is printed and costs only that call; a stream of
+    them ends the loop."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._running = True
+        self._errors = 0
 
     def watch_signals(self, on_death: Callable[[], None], on_term: Callable[[], None]) -> None:
         """`on_death` after any number of children died, `on_term` when somebody asks us to leave."""
@@ -63,9 +67,18 @@ class Loop:
             for key, _ in self._selector.select(self._pause_s()):
                 # An earlier callback of this round may have let go of the file.
                 if self._selector.get_map().get(key.fd) is key:
-                    key.data()
+                    self._call(key.data)
             while self._timers and self._timers[0][0] <= time.monotonic():
-                heapq.heappop(self._timers)[2]()
+                self._call(heapq.heappop(self._timers)[2])
+
+    def _call(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception:
+            traceback.print_exc()
+            self._errors += 1
+            if self._errors > _MAX_ERRORS:
+                raise
 
     def _pause_s(self) -> float | None:
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None

@@ -3,6 +3,7 @@
 Standard library only: the launcher's. The format is that of `logformat`.
 """
 
+import contextlib
 import os
 
 from iris_fed.backends.local.logformat import (
@@ -80,7 +81,8 @@ class OutputWriter:
         while len(self._tails) > TAIL_SEGMENTS:
             start = self._tails.pop(0)
             for name in (segment_name(start), times_name(start)):
-                os.unlink(os.path.join(self._folder, name))
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(self._folder, name))
 
     def _append(self, part: bytes, now_ms: int) -> int:
         """Bytes written, 0 when the disk takes none. The time goes first, so that whoever reads the

@@ -1,0 +1,103 @@
+"""An attempt's output on disk: what the launcher writes is what the backend reads."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from iris_fed.backends.base import LogLine
+from iris_fed.backends.local import logfile, logformat
+from iris_fed.backends.local.output import OutputWriter
+
+LIMIT = 64 * 1024
+
+
+def lines_of(folder: Path, ended: bool = True, max_bytes: int = 1 << 20) -> list[LogLine]:
+    lines: list[LogLine] = []
+    offset = 0
+    while (page := logfile.read_page(folder, offset, max_bytes, ended)).lines:
+        lines.extend(page.lines)
+        offset = page.next_offset
+    return lines
+
+
+def test_each_line_has_the_time_of_its_first_byte(tmp_path: Path) -> None:
+    writer = OutputWriter(str(tmp_path), LIMIT)
+    for now_ms, data in ((10, b"one\ntw"), (20, b"o\nthree\n"), (30, b"four\n")):
+        writer.write(data, now_ms)
+    times = {line.data: line.time_ms for line in lines_of(tmp_path)}
+    assert times == {b"one\n": 10, b"two\n": 10, b"three\n": 20, b"four\n": 30}
+    writer.close()
+
+
+def test_a_line_that_still_grows_waits_for_its_end_while_there_is_more_to_give(tmp_path: Path) -> None:
+    writer = OutputWriter(str(tmp_path), LIMIT)
+    writer.write(b"whole\nhal", 10)
+    page = logfile.read_page(tmp_path, 0, 1000, ended=False)
+    assert [line.data for line in page.lines] == [b"whole\n"]
+    assert [line.data for line in logfile.read_page(tmp_path, 6, 1000, ended=False).lines] == [b"hal"]
+    writer.close()
+
+
+def test_one_file_holds_output_within_half_of_the_limit(tmp_path: Path) -> None:
+    writer = OutputWriter(str(tmp_path), LIMIT)
+    writer.write(b"x" * (LIMIT // 2), 10)
+    assert logformat.segment_starts(str(tmp_path)) == [0]
+    writer.close()
+
+
+def test_what_lies_on_disk_is_bounded_whatever_is_written(tmp_path: Path) -> None:
+    writer = OutputWriter(str(tmp_path), LIMIT)
+    for now_ms in range(40 * LIMIT // 40):
+        writer.write(b"\n" * 40, now_ms)
+    size = sum(entry.stat().st_size for entry in os.scandir(tmp_path))
+    assert size <= LIMIT * 1.5
+    assert lines_of(tmp_path)[-1].offset == 40 * (40 * LIMIT // 40) - 1
+    writer.close()
+
+
+def test_output_that_a_full_disk_refused_counts_as_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = OutputWriter(str(tmp_path / "state"), LIMIT)
+    writer.write(b"lost\n", 10)
+    (tmp_path / "state").mkdir()
+    writer.write(b"kept\n", 20)
+    writer.close()
+    assert lines_of(tmp_path / "state") == [LogLine(5, 20, b"kept\n", dropped_bytes=5)]
+
+
+def test_reading_from_within_the_gap_goes_on_behind_it(tmp_path: Path) -> None:
+    writer = OutputWriter(str(tmp_path), LIMIT)
+    writer.write(b"0123456\n" * LIMIT, 10)
+    writer.close()
+    head, first_tail = logformat.segment_starts(str(tmp_path))[:2]
+    assert head == 0
+    asked = first_tail - 100
+    line = logfile.read_page(tmp_path, asked, 1000, ended=True).lines[0]
+    assert (line.offset, line.dropped_bytes) == (first_tail, 100)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    chunks=st.lists(st.one_of(st.binary(max_size=300), st.sampled_from([b"\n", b"a\nb\n", b"y" * 9000])), max_size=40),
+    max_bytes=st.integers(1, 5000),
+)
+def test_pages_joined_are_the_output_but_for_what_they_say_was_dropped(
+    tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], max_bytes: int
+) -> None:
+    folder = tmp_path_factory.mktemp("output")
+    writer = OutputWriter(str(folder), 32 * 1024)
+    for now_ms, chunk in enumerate(chunks):
+        writer.write(chunk, now_ms)
+    writer.close()
+    said = b"".join(chunks)
+    lines = lines_of(folder, max_bytes=max_bytes)
+    at = 0
+    for line in lines:
+        assert line.offset == at + line.dropped_bytes
+        assert said[line.offset : line.offset + len(line.data)] == line.data
+        assert line.data.find(b"\n") in (-1, len(line.data) - 1)
+        at = line.offset + len(line.data)
+    assert at == len(said)
+    assert logfile.end_offset(folder) == len(said)
