@@ -110,10 +110,10 @@ def judge(draft: Draft, attempt: Attempt, end: AttemptEnd) -> Verdict:
     match end.kind:
         case EndKind.EXITED if end.exit_code == 0:
             return Verdict(TaskState.SUCCEEDED, "none", "succeeded")
-        case _ if attempt.kill_requested_ms is not None and draft.job.stop_state is not None:
-            return Verdict(TaskState.KILLED, "none", "was stopped")
         case EndKind.EXITED:
             return Verdict(TaskState.FAILED, "failure", f"exited with code {end.exit_code}")
+        case _ if attempt.kill_requested_ms is not None and draft.job.stop_state is not None:
+            return Verdict(TaskState.KILLED, "none", "was stopped")
         case EndKind.SIGNALED:
             return Verdict(TaskState.FAILED, "failure", f"was ended by {_signal_name(end.signal)}")
         case EndKind.TIMED_OUT | EndKind.OUT_OF_MEMORY | EndKind.NOT_STARTED:

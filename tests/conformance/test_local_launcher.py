@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from iris_fed.backends.base import BackendUnavailable, EndKind
+from iris_fed.backends.local import files
+from iris_fed.backends.local.client import wait_for_exit
 from iris_fed.backends.local.files import Record
 from iris_fed.backends.local.launcher_connection import MAX_PENDING_BYTES, Connection
 from iris_fed.backends.local.launcher_loop import Loop
 from tests.conformance.conftest import SETTINGS
-from tests.conformance.harness import LocalHarness
+from tests.conformance.harness import PATIENCE_S, LocalHarness
 
 ROOM_KIB = 512
 
@@ -49,7 +51,9 @@ async def test_a_full_disk_refuses_launches_and_delays_ends_but_loses_none(small
     fill(small_disk / "filler")
     with pytest.raises(BackendUnavailable, match="No space left"):
         await backend.launch(refused)
+    pid = files.read_record(str(harness.state_dir / "attempts" / "a" / files.PROCESS))["pid"]  # type: ignore[index]
     await harness.exit("a", 6)
+    assert await asyncio.to_thread(wait_for_exit, pid, PATIENCE_S)
     (small_disk / "filler").unlink()
     end = (await witness.until_ended("a")).end
     assert (end.kind, end.exit_code) == (EndKind.EXITED, 6)

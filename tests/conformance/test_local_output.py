@@ -78,10 +78,10 @@ def test_reading_from_within_the_gap_goes_on_behind_it(tmp_path: Path) -> None:
     assert (line.offset, line.dropped_bytes) == (first_tail, 100)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chunks=st.lists(st.one_of(st.binary(max_size=300), st.sampled_from([b"\n", b"a\nb\n", b"y" * 9000])), max_size=40),
-    max_bytes=st.integers(1, 5000),
+    max_bytes=st.integers(300, 5000),
 )
 def test_pages_joined_are_the_output_but_for_what_they_say_was_dropped(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], max_bytes: int
