@@ -26,6 +26,10 @@ CREATE TABLE jobs (
     failure_count INTEGER NOT NULL DEFAULT 0,
     preemption_count INTEGER NOT NULL DEFAULT 0,
     task_count INTEGER NOT NULL CHECK (task_count >= 0),
+    -- Jobs of one demand ask for the same: where one finds no room, no other does.
+    demand TEXT NOT NULL,
+    -- How many of its tasks wait for a place here.
+    queued_tasks INTEGER NOT NULL DEFAULT 0 CHECK (queued_tasks >= 0),
     -- Not started by then: it ends UNSCHEDULABLE.
     scheduling_deadline_ms INTEGER,
     cancel_requested_ms INTEGER,
@@ -47,9 +51,9 @@ CREATE INDEX jobs_by_date ON jobs (submitted_ms, uid);
 CREATE INDEX jobs_by_user ON jobs (user, submitted_ms, uid);
 CREATE INDEX jobs_by_parent ON jobs (parent_uid) WHERE parent_uid IS NOT NULL;
 CREATE INDEX jobs_by_state ON jobs (state, submitted_ms, uid);
--- The queue: everything that may still need a place here.
-CREATE INDEX jobs_active_here ON jobs (band, submitted_ms, uid)
-    WHERE cluster = '' AND finished_ms IS NULL;
+-- The queue: for each demand its jobs in the order in which they deserve a place.
+CREATE INDEX jobs_queue ON jobs (demand, band, submitted_ms, uid, queued_tasks) WHERE queued_tasks > 0;
+CREATE INDEX jobs_unexplained ON jobs (demand) WHERE queued_tasks > 0 AND pending_reason = '';
 
 CREATE INDEX jobs_scheduling_deadline ON jobs (scheduling_deadline_ms)
     WHERE scheduling_deadline_ms IS NOT NULL AND cluster = '' AND started_ms IS NULL AND finished_ms IS NULL;

@@ -11,18 +11,17 @@ from iris_fed.model.states import JobState
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
 from iris_fed.store.jobs import (
+    demand_queues,
     earliest_retry,
     explain_waiting,
     job_by_uid,
     load_draft,
     next_scheduling_deadline,
     past_scheduling_deadline,
-    queued_jobs,
 )
 
 MAX_PLACED = 256
 """Tasks placed in one pass: one transaction stays short, and the next pass follows at once."""
-MAX_JOBS_SCANNED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,10 @@ def place_waiting(
 ) -> Placing:
     """`refresh_reasons`: also bring up to date why jobs wait that were told before."""
     changed = _expire_waiting(tx, now_ms)
-    plan = choose_places(queued_jobs(tx, MAX_JOBS_SCANNED), places, now_ms, MAX_PLACED)
+    plan = choose_places(demand_queues(tx), places, now_ms, MAX_PLACED)
     launches = _assign(tx, plan, now_ms, entropy, controller)
-    changed |= {
-        uid for uid, reason in plan.waiting.items() if explain_waiting(tx, uid, reason, only_first=not refresh_reasons)
-    }
+    for demand, reason in plan.waiting.items():
+        changed |= explain_waiting(tx, demand, reason, refresh=refresh_reasons)
     changed |= {placed.job_uid for placed in plan.placed}
     timers = [at for at in (next_scheduling_deadline(tx), earliest_retry(tx, now_ms)) if at is not None]
     return Placing(tuple(launches), frozenset(changed), min(timers, default=None), len(plan.placed) >= MAX_PLACED)

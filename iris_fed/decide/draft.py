@@ -107,6 +107,13 @@ class Draft:
         return sum(self.counts[state] for state in LIVE_TASK_STATES)
 
     @property
+    def queued_tasks(self) -> int:
+        """How many tasks wait for a place here."""
+        if self.mirrored or self.ended or self.job.stop_state is not None:
+            return 0
+        return self.counts[TaskState.PENDING]
+
+    @property
     def open_count(self) -> int:
         return sum(count for state, count in self.counts.items() if state not in TERMINAL_TASK_STATES)
 

@@ -20,6 +20,8 @@ def new_job(submission: Submission, job_id: str, user: str, submitter: str, now_
         band=Band.INTERACTIVE if submission.band is None else submission.band,
         submitted_ms=now_ms,
         task_count=spec.replicas,
+        demand=spec.demand,
+        queued_tasks=spec.replicas,
         scheduling_deadline_ms=deadline,
     )
 
@@ -33,6 +35,7 @@ def handed_to(job: Job, peer: str, nonce: str) -> Job:
         peer_status=PeerStatus.PENDING_SCHEDULING,
         pending_reason=f"being handed to {peer}",
         scheduling_deadline_ms=None,
+        queued_tasks=0,
     )
 
 

@@ -3,11 +3,12 @@
 A task that does not fit does not block one behind it that does.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from iris_fed.decide.routing import nearest_miss
-from iris_fed.model.jobs import QueuedJob
+from iris_fed.model.jobs import DemandQueue, QueuedJob
 from iris_fed.model.resources import BackendSummary, NodeFree, Resources
 from iris_fed.model.spec import JobSpec
 
@@ -32,18 +33,22 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`waiting` says for each job with a task that found no place, why: job uid -> one sentence."""
+    """`waiting` says for each demand of which a task found no place, why: demand -> one sentence."""
 
     placed: tuple[Placed, ...]
-    waiting: Mapping[int, str]
+    waiting: Mapping[str, str]
 
 
-def choose_places(queue: Iterable[QueuedJob], places: Sequence[Place], now_ms: int, limit: int) -> Plan:
-    """Place at most `limit` tasks of the queue, strongest first. Tasks in back-off are passed by."""
+def choose_places(queues: Sequence[DemandQueue], places: Sequence[Place], now_ms: int, limit: int) -> Plan:
+    """Place at most `limit` tasks, strongest first over all queues. Tasks in back-off are passed by.
+
+    What finds no room for one job finds none for the others of its demand, so their queue is left:
+    the cost follows what is placed and the number of demands, not the length of the queue.
+    """
     free = [_Free(place.summary, node) for place in places for node in place.free]
     placed: list[Placed] = []
-    waiting: dict[int, str] = {}
-    for queued in queue:
+    waiting: dict[str, str] = {}
+    for queue, queued in _in_order(queues, waiting):
         spec = queued.job.spec
         fitting = [slot for slot in free if _may_use(spec, slot.summary)]
         for task in queued.tasks:
@@ -51,13 +56,32 @@ def choose_places(queue: Iterable[QueuedJob], places: Sequence[Place], now_ms: i
                 continue
             slot = _tightest(fitting, spec.resources)
             if slot is None:
-                waiting[queued.job.uid] = _reason(spec, [place.summary for place in places], fitting)
+                waiting[queue.demand] = _reason(spec, [place.summary for place in places], fitting)
                 break
             slot.take(spec.resources)
             placed.append(Placed(queued.job.uid, task.index, slot.summary.backend_id, slot.node))
             if len(placed) >= limit:
                 return Plan(tuple(placed), waiting)
     return Plan(tuple(placed), waiting)
+
+
+def _in_order(queues: Sequence[DemandQueue], left: Mapping[str, str]) -> Iterator[tuple[DemandQueue, QueuedJob]]:
+    """Merge the queues by band and submission; those in `left` (looked at each time) are read no further."""
+    heads: list[tuple[int, int, int, int, QueuedJob]] = []
+
+    def push(number: int) -> None:
+        queued = next(queues[number].jobs, None)
+        if queued is not None:
+            job = queued.job
+            heapq.heappush(heads, (job.band, job.submitted_ms, job.uid, number, queued))
+
+    for number in range(len(queues)):
+        push(number)
+    while heads:
+        *_, number, queued = heapq.heappop(heads)
+        yield queues[number], queued
+        if queues[number].demand not in left:
+            push(number)
 
 
 class _Free:

@@ -18,7 +18,8 @@ class Job:
 
     `requester` is the cluster that handed it to us ('' = our own user's), `cluster` the peer we
     handed it to ('' = it runs here), `nonce` names the handle in either case. `stop_state` is set
-    once the job is being stopped: the state it takes when its last task has ended.
+    once the job is being stopped: the state it takes when its last task has ended. Jobs of one
+    `demand` ask for the same; `queued_tasks` of its tasks wait for a place here.
     """
 
     uid: int = 0
@@ -38,6 +39,8 @@ class Job:
     failure_count: int = 0
     preemption_count: int = 0
     task_count: int
+    demand: str = ""
+    queued_tasks: int = 0
     scheduling_deadline_ms: int | None = None
     cancel_requested_ms: int | None = None
     stop_state: JobState | None = None
@@ -115,6 +118,14 @@ class QueuedJob:
 
     job: Job
     tasks: Iterator[Task]
+
+
+@dataclass(frozen=True, slots=True)
+class DemandQueue:
+    """All waiting jobs of one demand, in the order in which they deserve a place; to be read once."""
+
+    demand: str
+    jobs: Iterator[QueuedJob]
 
 
 @dataclass(frozen=True, slots=True)

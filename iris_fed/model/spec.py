@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from iris_fed.model.constraints import BACKEND_KEY, CLUSTER_KEY, Constraint, Scalar, implied_by
 from iris_fed.model.resources import Resources
@@ -48,6 +49,12 @@ class JobSpec:
     @property
     def backend_pin(self) -> str | None:
         return _pin(self.constraints, BACKEND_KEY)
+
+    @property
+    def demand(self) -> str:
+        """A key that is equal for jobs which ask for the same resources under the same constraints."""
+        constraints = sorted(repr(c) for c in self.constraints if c.key != CLUSTER_KEY)
+        return sha256(repr((self.resources, constraints)).encode()).hexdigest()[:16]
 
     @property
     def routing_constraints(self) -> tuple[Constraint, ...]:

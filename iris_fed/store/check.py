@@ -30,6 +30,11 @@ INVARIANTS = {
         "SELECT job_id AS name FROM jobs j WHERE cluster = ''"
         " AND task_count <> (SELECT count(*) FROM tasks t WHERE t.job_uid = j.uid)"
     ),
+    "a job's count of waiting tasks is wrong": (
+        "SELECT job_id AS name FROM jobs j WHERE queued_tasks <> CASE WHEN cluster <> '' OR finished_ms IS NOT NULL"
+        " OR stop_state IS NOT NULL THEN 0 ELSE"
+        " (SELECT count(*) FROM tasks t WHERE t.job_uid = j.uid AND t.state = 'PENDING') END"
+    ),
     "a finished task has an unfinished attempt": (
         "SELECT j.job_id || '/' || t.idx AS name FROM tasks t JOIN jobs j ON j.uid = t.job_uid"
         " JOIN attempts a ON a.job_uid = t.job_uid AND a.task_index = t.idx"

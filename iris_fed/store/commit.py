@@ -3,6 +3,8 @@
 The changelog follows by itself: triggers write it below this (migration 0003).
 """
 
+from dataclasses import replace
+
 from iris_fed.decide.draft import Draft
 from iris_fed.store.db import Tx
 from iris_fed.store.jobs import attempt_columns, insert, insert_event, task_columns
@@ -17,10 +19,11 @@ class StaleDraft(Exception):
 def commit(tx: Tx, draft: Draft) -> bool:
     """Write what the draft changed; True if anything did."""
     uid = draft.job.uid
+    job = replace(draft.job, queued_tasks=draft.queued_tasks)
     changed = _update(
         tx,
         "jobs",
-        changed_columns(draft.job_before, draft.job, JOB_COLUMNS),
+        changed_columns(draft.job_before, job, JOB_COLUMNS),
         {"uid": uid, "state": draft.job_before.state.value},
     )
     for index, task in draft.tasks.items():

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from iris_fed.decide.draft import Draft
-from iris_fed.model.jobs import Attempt, Job, JobEvent, LiveAttempt, QueuedJob, Task
+from iris_fed.model.jobs import Attempt, DemandQueue, Job, JobEvent, LiveAttempt, QueuedJob, Task
 from iris_fed.model.states import TERMINAL_TASK_STATES, TaskState
 from iris_fed.store.db import Tx
 from iris_fed.store.rows import (
@@ -16,6 +16,9 @@ from iris_fed.store.rows import (
     task_from_row,
     to_columns,
 )
+
+MAX_REFRESHED = 200
+"""Waiting jobs of one demand whose reason is kept up to date: those at the head."""
 
 _AWAITS_START = (
     "scheduling_deadline_ms IS NOT NULL AND cluster = '' AND started_ms IS NULL AND finished_ms IS NULL"
@@ -150,19 +153,29 @@ def live_attempts(tx: Tx, *, to_kill_only: bool = False) -> list[LiveAttempt]:
     ]
 
 
-def queued_jobs(tx: Tx, limit: int) -> Iterator[QueuedJob]:
-    """Jobs with a task that waits for a place here, in the order they deserve one: band, submission.
-
-    Looks at no more than `limit` unfinished jobs."""
+def demand_queues(tx: Tx) -> list[DemandQueue]:
+    """All that waits for a place here, by demand; read lazily, before anything is written."""
     rows = tx.execute(
-        "SELECT * FROM (SELECT * FROM jobs WHERE cluster = '' AND finished_ms IS NULL"
-        " ORDER BY band, submitted_ms, uid LIMIT ?) AS active WHERE stop_state IS NULL AND EXISTS"
-        " (SELECT 1 FROM tasks WHERE job_uid = active.uid AND state = 'PENDING')",
-        (limit,),
-    ).fetchall()
+        # A skip scan: one look at the index for each demand, however many jobs it has.
+        "WITH RECURSIVE demands(demand) AS (SELECT min(demand) FROM jobs WHERE queued_tasks > 0 UNION ALL"
+        " SELECT (SELECT min(demand) FROM jobs WHERE queued_tasks > 0 AND demand > demands.demand)"
+        " FROM demands WHERE demands.demand IS NOT NULL) SELECT demand FROM demands WHERE demand IS NOT NULL"
+    )
+    return [DemandQueue(row["demand"], _queued_jobs(tx, row["demand"])) for row in rows.fetchall()]
+
+
+def _queued_jobs(tx: Tx, demand: str) -> Iterator[QueuedJob]:
+    rows = tx.execute(
+        "SELECT * FROM jobs WHERE queued_tasks > 0 AND demand = ? ORDER BY band, submitted_ms, uid", (demand,)
+    )
     for row in rows:
         tasks = tx.execute("SELECT * FROM tasks WHERE job_uid = ? AND state = 'PENDING' ORDER BY idx", (row["uid"],))
         yield QueuedJob(job_from_row(row), map(task_from_row, tasks))
+
+
+def count_queued_tasks(tx: Tx) -> int:
+    row = tx.execute("SELECT coalesce(sum(queued_tasks), 0) AS n FROM jobs WHERE queued_tasks > 0").fetchone()
+    return int(row["n"])
 
 
 def earliest_retry(tx: Tx, now_ms: int) -> int | None:
@@ -185,14 +198,21 @@ def next_scheduling_deadline(tx: Tx) -> int | None:
     return None if row["at"] is None else int(row["at"])
 
 
-def explain_waiting(tx: Tx, job_uid: int, reason: str, *, only_first: bool) -> bool:
-    """Say why a job waits; with `only_first` leave an earlier reason. True if that changed anything."""
-    condition = "pending_reason = ''" if only_first else "1"
-    cursor = tx.execute(
-        f"UPDATE jobs SET pending_reason = ? WHERE uid = ? AND pending_reason <> ? AND {condition}",
-        (reason, job_uid, reason),
-    )
-    return cursor.rowcount > 0
+def explain_waiting(tx: Tx, demand: str, reason: str, *, refresh: bool) -> set[int]:
+    """Say why the jobs of a demand wait: those not told before and, with `refresh`, the first
+    MAX_REFRESHED anew. Returns the uids of those told."""
+    rows = tx.execute(
+        "UPDATE jobs SET pending_reason = ? WHERE queued_tasks > 0 AND demand = ? AND pending_reason = ''"
+        " RETURNING uid",
+        (reason, demand),
+    ).fetchall()
+    if refresh:
+        rows += tx.execute(
+            "UPDATE jobs SET pending_reason = ? WHERE pending_reason <> ? AND uid IN (SELECT uid FROM jobs"
+            " WHERE queued_tasks > 0 AND demand = ? ORDER BY band, submitted_ms, uid LIMIT ?) RETURNING uid",
+            (reason, reason, demand, MAX_REFRESHED),
+        ).fetchall()
+    return {row["uid"] for row in rows}
 
 
 def insert(tx: Tx, table: str, columns: Columns) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from iris_fed.model.jobs import Job, JobEvent, JobPage, JobQuery, JobView, Task, TaskView
 from iris_fed.model.states import JobState, TaskState
 from iris_fed.store.db import Tx
-from iris_fed.store.jobs import attempts_of, job_by_id, task_counts
+from iris_fed.store.jobs import attempts_of, count_queued_tasks, job_by_id, task_counts
 from iris_fed.store.rows import job_from_row, task_from_row
 
 MAX_EVENTS = 1_000
@@ -88,14 +88,10 @@ class TaskCounts:
 
 
 def task_counts_here(tx: Tx) -> TaskCounts:
-    pending = tx.execute(
-        "SELECT count(*) AS n FROM tasks JOIN jobs ON jobs.uid = tasks.job_uid"
-        " WHERE tasks.state = 'PENDING' AND jobs.cluster = '' AND jobs.finished_ms IS NULL"
-    ).fetchone()["n"]
     rows = tx.execute(
         "SELECT backend_id, count(*) AS n FROM attempts WHERE mirrored = 0 AND finished_ms IS NULL GROUP BY backend_id"
     )
-    return TaskCounts(pending, {row["backend_id"]: row["n"] for row in rows})
+    return TaskCounts(count_queued_tasks(tx), {row["backend_id"]: row["n"] for row in rows})
 
 
 def events_of(tx: Tx, job_uid: int) -> list[JobEvent]:

@@ -41,6 +41,13 @@ async def local(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await world.close()
 
 
+@pytest.fixture
+async def warden(tmp_path: Path) -> AsyncIterator[LocalHarness]:
+    world = local_world("local-warden", tmp_path)
+    yield world
+    await world.close()
+
+
 def local_world(kind: str, folder: Path) -> LocalHarness:
     uses_cgroup = kind == "local-cgroup"
     if uses_cgroup and not cgroups_can_be_made():

@@ -11,10 +11,12 @@ import pytest
 
 from iris_fed.backends.base import BackendUnavailable, EndKind
 from iris_fed.backends.local import files
-from iris_fed.backends.local.client import wait_for_exit
+from iris_fed.backends.local.capacity import Allotment
+from iris_fed.backends.local.client import connect, wait_for_exit
 from iris_fed.backends.local.files import Record
 from iris_fed.backends.local.launcher_connection import MAX_PENDING_BYTES, Connection
 from iris_fed.backends.local.launcher_loop import Loop
+from iris_fed.backends.local.records import AttemptRecord
 from tests.conformance.conftest import SETTINGS
 from tests.conformance.harness import PATIENCE_S, LocalHarness
 
@@ -75,6 +77,31 @@ def test_a_controller_that_does_not_read_is_cut_off() -> None:
         assert told < 4 * MAX_PENDING_BYTES
     assert closed == [connection]
     theirs.close()
+
+
+async def test_the_launchers_own_record_decides_whether_a_uid_was_started(local: LocalHarness) -> None:
+    await local.open()
+    client, _ = await connect(local.state_dir, 60.0, lambda event: None, lambda: None)
+    asked = local.puppet("a")
+    launch = {
+        "uid": "a",
+        "argv": list(asked.argv),
+        "env": {**asked.env, "PATH": os.defpath},
+        "record": AttemptRecord("a", "/t/0", "hub", "db-1", Allotment(), {}, 0).to_json(),
+        "contain": "auto",
+        "output_bytes": 4096,
+        "memory_bytes": 0,
+        "timeout_ms": 0,
+        "grace_s": 0.1,
+    }
+    assert not (await client.request("launch", **launch))["known"]
+    assert (await client.request("launch", **launch))["known"]
+    await local.exit("a", 0)
+    while (await client.request("list"))["alive"]:
+        await client.request("hello")
+    assert (await client.request("launch", **launch))["known"]
+    assert local.runs("a") == 1
+    await client.close()
 
 
 async def test_what_is_no_request_ends_the_connection_not_the_launcher(local: LocalHarness) -> None:

@@ -296,6 +296,22 @@ class TestLostLaunchers:
         await witness.until_ended("a")
         assert local.runs("a") == 1
 
+    async def test_a_pid_that_is_somebody_elses_by_now_is_left_alone(self, local: LocalHarness) -> None:
+        first, before = await local.open()
+        await first.launch(local.puppet("a"))
+        await before.until_running("a")
+        await local.exit("a", 0)
+        await before.until_ended("a")
+        await first.close()
+        folder = local.state_dir / files.ATTEMPTS / "a"
+        process = json.loads((folder / files.PROCESS).read_text())
+        ours = {name: os.getpid() for name in ("pid", "warden") if name in process}
+        (folder / files.PROCESS).write_text(json.dumps({**process, **ours}))
+        (folder / files.EXIT).unlink()
+        backend, witness = await local.open()
+        assert (await witness.until_ended("a")).end.kind is EndKind.LOST
+        await backend.kill("a")
+
     async def test_an_attempt_whose_record_the_disk_lost_is_lost_not_repeated(self, local: LocalHarness) -> None:
         folder = local.state_dir / files.ATTEMPTS / "a"
         folder.mkdir(parents=True)
@@ -314,15 +330,13 @@ class TestLostLaunchers:
         assert end.kind is EndKind.LOST
         assert "stopped" in end.message
 
-    async def test_a_supervisor_killed_by_its_task_takes_its_processes_with_it(self, tmp_path: Path) -> None:
-        harness = LocalHarness(tmp_path, LocalSettings(use_cgroup=False, kill_grace_s=0.2))
-        backend, witness = await python(harness, "a", CHILDREN)
+    async def test_a_supervisor_killed_by_its_task_takes_its_processes_with_it(self, warden: LocalHarness) -> None:
+        backend, witness = await python(warden, "a", CHILDREN)
         await first_words(backend, "a")
-        process = json.loads((harness.state_dir / files.ATTEMPTS / "a" / files.PROCESS).read_text())
+        process = json.loads((warden.state_dir / files.ATTEMPTS / "a" / files.PROCESS).read_text())
         os.kill(process["warden"], signal.SIGKILL)
         assert (await witness.until_ended("a")).end.kind is EndKind.LOST
-        assert of_attempts(harness) == []
-        await harness.close()
+        assert of_attempts(warden) == []
 
 
 class TestLauncher:
