@@ -78,7 +78,8 @@ class FederationVerifier:
     def _claimed_issuer(self, token: str) -> str:
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
-        except jwt.InvalidTokenError:
+        except (jwt.InvalidTokenError, RecursionError):
+            # The recursion is that of JSON nested as deep as the token is long.
             raise Unauthenticated("the bearer token is neither this controller's nor a federation token") from None
         issuer = claims.get("iss")
         return issuer if isinstance(issuer, str) else ""
@@ -92,7 +93,8 @@ class FederationVerifier:
             raise Unauthenticated("the federation token's sub or role is not a federation peer's")
         if expires + SKEW_S <= now_s:
             raise Unauthenticated("the federation token has expired; are both clusters' clocks right?")
-        if issued - SKEW_S > now_s:
+        not_before = claims.get("nbf", issued)
+        if not _is_number(not_before) or max(issued, not_before) - SKEW_S > now_s:
             raise Unauthenticated("the federation token is from the future; are both clusters' clocks right?")
         if expires - issued > LIFETIME_S:
             raise Unauthenticated(f"the federation token lives longer than {LIFETIME_S} s")
@@ -121,4 +123,5 @@ def _verified_claims(token: str, keys: tuple[Ed25519PublicKey, ...]) -> dict[str
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """A finite time: NaN, which JSON's reader admits, would pass every comparison."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53

@@ -2,21 +2,9 @@
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from iris_fed.errors import ConfigError
-
-
-def new_private_key_pem() -> str:
-    """A fresh key, PKCS#8, not encrypted: its file is what protects it."""
-    return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 def private_key_from_pem(pem: str, what: str) -> Ed25519PrivateKey:
@@ -39,8 +27,3 @@ def public_key_from_pem(pem: str, what: str) -> Ed25519PublicKey:
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(f"{what}: not an Ed25519 public key in PEM (SubjectPublicKeyInfo)")
     return key
-
-
-def public_pem(key: Ed25519PrivateKey) -> str:
-    """What to hand to a peer."""
-    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()

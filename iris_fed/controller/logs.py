@@ -31,6 +31,8 @@ RELAY_RETRY_BASE_MS = 250
 RELAY_RETRY_MAX_MS = 5_000
 RELAY_TRIES_AFTER_END = 5
 """Of a job that is over: how often an unreachable peer is asked for the rest of its output."""
+PASSING = frozenset({"unavailable", "resource_exhausted", "aborted"})
+"""Codes by which a peer only says: not now."""
 
 
 class LogReader:
@@ -128,10 +130,10 @@ class _Relay:
             try:
                 await self._relay(replace(request, job_id=remote_id))
                 return
-            except PeerRefused as refusal:
-                await self._send(LogBatch(notice=f"{self._job.cluster} gives no output of this job: {refusal.message}"))
-                return
-            except PeerUnreachable as cut:
+            except (PeerRefused, PeerUnreachable) as cut:
+                if isinstance(cut, PeerRefused) and cut.code not in PASSING:
+                    await self._send(LogBatch(notice=f"{self._job.cluster} gives no output of this job: {cut.message}"))
+                    return
                 tries += 1
                 ended = await self._ended()
                 if not request.follow or (ended and tries >= RELAY_TRIES_AFTER_END):

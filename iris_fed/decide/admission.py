@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from iris_fed.decide.existing import Existing, choose_existing
 from iris_fed.errors import Aborted, AlreadyExists, InvalidArgument, IrisFedError, PermissionDenied
 from iris_fed.model.federation import ReceivedHandle
+from iris_fed.model.ids import parse_job_id
 from iris_fed.model.jobs import Job
 from iris_fed.model.limits import REPLAY_WINDOW_MS
 from iris_fed.model.spec import Handoff, Submission
@@ -54,8 +55,8 @@ def check_handoff(submission: Submission, handoff: Handoff, trust: Trust, databa
             f"this cluster takes no jobs of {handoff.submitting_user or 'an unnamed submitter'} from "
             f"{trust.requester}; its operator decides that in auth.federation_peers"
         )
-    first, dot, _ = submission.name.split("/")[2].partition(".")
-    if dot and first != trust.requester and first in trust.other_requesters:
+    first, dot, _ = parse_job_id(submission.name, "name").root.name.partition(".")
+    if dot and first in trust.other_requesters:
         raise InvalidArgument(f"names that begin with {first + '.'!r} are kept for cluster {first}", "name")
 
 

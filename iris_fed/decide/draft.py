@@ -14,7 +14,6 @@ from iris_fed.model.jobs import Attempt, Job, JobEvent, Task
 from iris_fed.model.states import (
     ATTEMPT_TRANSITIONS,
     JOB_TRANSITIONS,
-    LIVE_TASK_STATES,
     TASK_TRANSITIONS,
     TERMINAL_JOB_STATES,
     TERMINAL_TASK_STATES,
@@ -101,10 +100,6 @@ class Draft:
     @property
     def ended(self) -> bool:
         return self.job.state in TERMINAL_JOB_STATES
-
-    @property
-    def live_count(self) -> int:
-        return sum(self.counts[state] for state in LIVE_TASK_STATES)
 
     @property
     def queued_tasks(self) -> int:

@@ -14,7 +14,6 @@ from iris_fed.model.states import JobState, PeerStatus, SentState
 RETRY_BASE_MS = 500
 FINAL_REFUSALS = frozenset({"already_exists", "permission_denied", "invalid_argument", "out_of_range"})
 """Codes by which a peer's own answer ends a handoff; anything else is tried again."""
-NEVER_MS = 2**62
 
 
 def mark_sent(handle: SentHandle) -> SentHandle:
@@ -62,17 +61,20 @@ def on_refused(handle: SentHandle, draft: Draft, words: str, now_ms: int) -> Sen
     if handle.unanswered:
         draft.set_job(pending_reason=f"{refusal}; making sure that no earlier copy runs there")
         return replace(handle, cancelled_ms=handle.cancelled_ms or now_ms, refusal=refusal, next_try_ms=now_ms, tries=0)
-    return _close_refused(replace(handle, refusal=refusal), draft, now_ms)
+    return close_refused(replace(handle, refusal=refusal), draft, now_ms)
 
 
 def on_expired(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:
-    """Not accepted in time: closed if it never left, else fenced first."""
+    """Not accepted in time: closed if it never left, else fenced first. What the peer accepted
+    meanwhile has not expired."""
+    if handle.state is not SentState.PENDING_HANDOFF:
+        return handle
     tried = f": {handle.last_error}" if handle.last_error else ""
     refusal = f"it could not be handed to {handle.peer} in time{tried}"
     if not handle.sent:
-        return _close_refused(replace(handle, refusal=refusal), draft, now_ms)
+        return close_refused(replace(handle, refusal=refusal), draft, now_ms)
     draft.set_job(pending_reason=f"{refusal}; making sure that no copy runs there")
-    return replace(handle, cancelled_ms=now_ms, refusal=refusal, next_try_ms=now_ms, tries=0)
+    return replace(handle, cancelled_ms=handle.cancelled_ms or now_ms, refusal=refusal, next_try_ms=now_ms, tries=0)
 
 
 def on_cancel(handle: SentHandle, draft: Draft, who: str, now_ms: int) -> SentHandle:
@@ -95,7 +97,7 @@ def on_cancel_acked(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle
         return handle
     acked = replace(handle, cancel_acked=True, last_error="")
     if handle.refusal and handle.state is SentState.PENDING_HANDOFF:
-        return _close_refused(acked, draft, now_ms)
+        return close_refused(acked, draft, now_ms)
     if not draft.ended:
         draft.set_job(pending_reason=f"{handle.peer} is ending it")
         draft.note(now_ms, "handoff.cancel_heard", f"{handle.peer} has heard of the cancel")
@@ -118,7 +120,8 @@ def end_job(draft: Draft, state: JobState, error: str, now_ms: int, exit_code: i
     draft.note(now_ms, "job.ended", f"ended {state.value}" + (f": {error}" if error else ""))
 
 
-def _close_refused(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:
+def close_refused(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:
+    """The handoff failed for the reason in `refusal`, and no copy can run any more."""
     if not draft.ended:
         cancelled = draft.job.cancel_requested_ms is not None
         draft.set_job(peer_status=PeerStatus.REJECTED)

@@ -69,8 +69,9 @@ def on_running(draft: Draft, key: AttemptKey, seen: Running, now_ms: int) -> Non
         devices=seen.devices,
         ports=dict(seen.ports),
     )
-    draft.set_task(key[0], state=TaskState.RUNNING, started_ms=seen.started_ms, exit_code=None, error="")
+    draft.set_task(key[0], state=TaskState.RUNNING, exit_code=None, error="")
     draft.note(now_ms, "task.running", f"attempt {key[1]} runs on {seen.node}", key[0])
+    _note_start(draft, key[0], seen.started_ms, now_ms)
     roll_up(draft, now_ms)
 
 
@@ -85,6 +86,8 @@ def on_ended(draft: Draft, key: AttemptKey, seen: Ended, now_ms: int, jitter: fl
     if attempt.state in TERMINAL_TASK_STATES:
         return
     verdict = judge(draft, attempt, seen.end)
+    if attempt.started_ms is None and seen.started_ms is not None:
+        _note_start(draft, key[0], seen.started_ms, now_ms)
     draft.set_attempt(
         key,
         state=verdict.state,
@@ -186,11 +189,7 @@ def roll_up(draft: Draft, now_ms: int) -> None:
     elif counts[TaskState.BUILDING]:
         state = JobState.BUILDING
     if state is not draft.job.state:
-        changes: dict[str, object] = {"state": state}
-        if draft.job.started_ms is None and state is JobState.RUNNING:
-            changes["started_ms"] = now_ms
-            draft.note(now_ms, "job.running", "started")
-        draft.set_job(**changes)
+        draft.set_job(state=state)
 
 
 def _end_job(draft: Draft, now_ms: int) -> None:
@@ -207,6 +206,15 @@ def _end_job(draft: Draft, now_ms: int) -> None:
     draft.set_job(state=state, error=error, exit_code=exit_code, finished_ms=now_ms, pending_reason="")
     words = f"ended {state.value}" + (f": {error}" if error else "")
     draft.note(now_ms, "job.ended", words)
+
+
+def _note_start(draft: Draft, index: int, started_ms: int, now_ms: int) -> None:
+    """A short attempt may be over before it was seen to run."""
+    draft.set_task(index, started_ms=started_ms)
+    if draft.job.started_ms is None:
+        # An engine's clock may be ahead of ours.
+        draft.set_job(started_ms=min(started_ms, now_ms))
+        draft.note(now_ms, "job.running", "started")
 
 
 def _charge(draft: Draft, index: int, verdict: Verdict) -> None:

@@ -65,19 +65,21 @@ def note_missing(handle: SentHandle, draft: Draft, asked_ms: int, lost_after_ms:
 
 
 def _end_by_tombstone(handle: SentHandle, draft: Draft, end: JobReport | None, now_ms: int) -> SentHandle:
-    if handle.refusal:
-        handoff.end_job(draft, JobState.FAILED, handle.refusal, now_ms)
-    elif end is None or end.state not in TERMINAL_JOB_STATES:
+    if handle.refusal and (end is None or end.state is JobState.KILLED):
+        return handoff.close_refused(handle, draft, now_ms)
+    if end is None or end.state not in TERMINAL_JOB_STATES:
         reason = f"lost: {handle.peer} no longer knows how this job ended"
         handoff.end_job(draft, JobState.WORKER_FAILED, reason, now_ms)
         return replace(handle, state=SentState.CLOSED, closed_ms=now_ms, lost=True)
-    else:
-        handoff.end_job(draft, end.state, end.error, now_ms, end.exit_code)
+    handoff.end_job(draft, end.state, end.error, now_ms, end.exit_code)
     return replace(handle, state=SentState.CLOSED, closed_ms=now_ms)
 
 
 def _follow_job(handle: SentHandle, draft: Draft, report: JobReport, *, synced: bool, now_ms: int) -> SentHandle:
     ended = report.state in TERMINAL_JOB_STATES
+    if handle.refusal and report.state is JobState.KILLED:
+        # A copy had arrived after all, and our own fence ended it.
+        return handoff.close_refused(handle, draft, now_ms)
     changes: dict[str, Any] = {
         "error": report.error,
         "started_ms": report.started_ms,

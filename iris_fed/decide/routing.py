@@ -149,14 +149,23 @@ def _preference(spec: JobSpec) -> Callable[[PeerShape], tuple[bool, bool, int, s
     def rank(peer: PeerShape) -> tuple[bool, bool, int, str]:
         fitting = [b for b in peer.backends or () if nearest_miss(spec, b) is None]
         need = spec.resources.chips * spec.replicas
-        token = spec.resources.device.token if spec.resources.device else ""
-        room = any(b.availability is None or not need or b.availability.amounts.get(token, 0) >= need for b in fitting)
+        room = any(not need or _free_chips(spec, b) >= need for b in fitting)
         soft = max(
             (sum(satisfies(c, b.attributes) for c in spec.constraints if c.preferred) for b in fitting), default=0
         )
         return peer.reachable, room, soft, peer.name
 
     return rank
+
+
+def _free_chips(spec: JobSpec, backend: BackendSummary) -> float:
+    """Of what the job asks for; a backend that supplies no metric is not thought full."""
+    device, availability = spec.resources.device, backend.availability
+    if availability is None:
+        return float("inf")
+    if device is None or not device.variant:
+        return sum(availability.amounts.values())
+    return availability.amounts.get(device.variant, 0)
 
 
 def _backend_refusal(backend: str, misses: list[tuple[str, str | None]]) -> IrisFedError:

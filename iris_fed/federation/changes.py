@@ -149,8 +149,8 @@ def _present(tx: Tx, request: SyncRequest, nonce: str, job_id: str, tasks: set[i
     handle = received_by_nonce(tx, request.requester, nonce)
     if handle is None or handle.state is ReceivedState.SUPERSEDED:
         return None
-    if not request.max_deltas and handle.state is ReceivedState.FENCED:
-        # A parent without our extensions would delete its user's job.
+    if not request.max_deltas and (job is not None or handle.state is ReceivedState.FENCED):
+        # A parent without our extensions knows no incarnations: it would delete its user's job.
         return None
     return ServedDelta(job_id=job_id, nonce=nonce, tombstone=True, end=_end_of(handle))
 

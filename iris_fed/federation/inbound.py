@@ -49,19 +49,23 @@ class Inbound:
         Raises the codes of design section 6, "Receive at the peer".
         """
         handoff = submission.handoff
-        assert handoff is not None
+        if handoff is None:
+            raise InvalidArgument("a cluster can only hand jobs off, under its own name", "federation")
         trust = self._authorise(caller, handoff.requester)
+        if not parse_job_id(submission.name, "name").is_root:
+            raise InvalidArgument("only a root job can be handed off", "name")
         now_ms = self._runtime.clock.now_ms()
         miss = self._nearest_miss(submission)
-        job = await self._runtime.db.write(
+        admitted = await self._runtime.db.write(
             lambda tx: _admit(tx, submission, handoff, trust, self._runtime.database_id, miss, now_ms)
         )
-        if isinstance(job, _MustStop):
+        if isinstance(admitted, _MustStop):
+            self._runtime.signals.publish([admitted.job.uid])
             self._local.wake()
-            raise Aborted(f"{job.job.job_id} is still stopping; try again in a moment")
-        log.info("handoff.admitted", requester=handoff.requester, job=job.job_id, nonce=handoff.nonce)
+            raise Aborted(f"{admitted.job.job_id} is still stopping; try again in a moment")
+        log.info("handoff.admitted", requester=handoff.requester, job=admitted, nonce=handoff.nonce)
         self._local.wake()
-        return job.job_id
+        return admitted
 
     async def cancel(self, caller: Identity, job_id: str, nonce: str) -> None:
         """Cancel one incarnation; one that never arrived is refused from now on (fenced).
@@ -121,14 +125,15 @@ def _admit(
     database_id: str,
     miss: Exception | None,
     now_ms: int,
-) -> Job | _MustStop:
+) -> str | _MustStop:
+    """The id under which it runs here."""
     known = received_by_nonce(tx, handoff.requester, handoff.nonce)
     if admission.check_replay(handoff, known) is Replay.ACK:
-        return _ack_again(tx, handoff, known)
+        assert known is not None
+        # Its end may be pruned here: the feed still has the tombstone to repeat.
+        touch(tx, known.requester, known.nonce, known.job_id)
+        return known.job_id
     admission.check_handoff(submission, handoff, trust, database_id, now_ms)
-    job_id = parse_job_id(submission.name, "name")
-    if not job_id.is_root:
-        raise InvalidArgument("only a root job can be handed off", "name")
     if miss is not None:
         raise miss
     old = job_by_id(tx, submission.name)
@@ -136,7 +141,7 @@ def _admit(
         match admission.check_taken(submission, handoff, old):
             case Existing.KEEP:
                 touch(tx, old.requester, old.nonce, old.job_id)
-                return old
+                return old.job_id
             case Existing.STOP:
                 draft = load_draft(tx, old)
                 lifecycle.request_cancel(draft, f"{handoff.requester}, which submits it again", now_ms)
@@ -148,22 +153,13 @@ def _admit(
     return _take_over(tx, submission, handoff, now_ms)
 
 
-def _ack_again(tx: Tx, handoff: Handoff, known: ReceivedHandle | None) -> Job:
-    assert known is not None
-    touch(tx, known.requester, known.nonce, known.job_id)
-    job = job_by_id(tx, known.job_id)
-    if job is None or job.nonce != handoff.nonce:
-        raise NotFound(f"{known.job_id} has ended and was removed here")
-    return job
-
-
-def _take_over(tx: Tx, submission: Submission, handoff: Handoff, now_ms: int) -> Job:
+def _take_over(tx: Tx, submission: Submission, handoff: Handoff, now_ms: int) -> str:
     owner = handoff.owner or parse_job_id(submission.name, "name").user
     job = received_from(
         new_job(submission, submission.name, owner, handoff.submitting_user, now_ms), handoff.requester, handoff.nonce
     )
     words = f"handed over by {handoff.requester} for {handoff.submitting_user}"
-    stored = insert_job(tx, job, [JobEvent(0, now_ms, "job.received", words)])
+    insert_job(tx, job, [JobEvent(0, now_ms, "job.received", words)])
     insert_received(
         tx,
         ReceivedHandle(
@@ -176,7 +172,7 @@ def _take_over(tx: Tx, submission: Submission, handoff: Handoff, now_ms: int) ->
             created_ms=now_ms,
         ),
     )
-    return stored
+    return submission.name
 
 
 def _cancel(tx: Tx, requester: str, job_id: str, nonce: str, now_ms: int) -> Job | None:

@@ -1,24 +1,40 @@
 """Applies a peer's answer to the mirror: one transaction, with its cursor."""
 
+import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from iris_fed.decide import mirror
 from iris_fed.decide.draft import Draft
 from iris_fed.decide.mirror import Match
+from iris_fed.errors import IllegalTransition
 from iris_fed.model.federation import Delta, PeerState, SentHandle, SyncAnswer
 from iris_fed.model.states import SentState
-from iris_fed.store.commit import commit
+from iris_fed.store.commit import StaleDraft, commit
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import load_peer, open_sent, save_peer, sent_by_nonce, update_sent
 from iris_fed.store.jobs import attempts_of, job_by_id, load_draft
+from iris_fed.telemetry import get_logger
+
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)
 class FullSet:
-    """A full set being read page by page. Lives in memory only: a crash starts it anew."""
+    """A full set being read page by page. Lives in memory only: a crash starts it anew.
+
+    `seen` holds what it names: nonces, and job ids where a row has no nonce. `unreadable`: some
+    rows could not be read, so that a job that is not in `seen` may be there nevertheless."""
 
     asked_ms: int
     seen: set[str] = field(default_factory=set)
+    unreadable: bool = False
+
+    def add(self, answer: SyncAnswer) -> None:
+        """Another page."""
+        self.seen.update(delta.nonce or delta.job_id for delta in answer.deltas)
+        self.unreadable |= answer.unreadable > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +52,23 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """By which an answer is applied: whose it is, when, and after what grace a job is lost."""
+    """By which an answer is applied: whose it is, when, after what grace a job is lost, and which
+    handles have a request under way."""
 
     peer: str
     now_ms: int
     lost_after_ms: int
+    in_flight: frozenset[str]
 
 
 def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None) -> Applied:
-    """`full` is the full set that this answer is a page of (already holding this page's nonces)."""
+    """`full` is the full set that this answer is a page of (already holding this page's nonces).
+
+    A row that cannot be applied is passed over and counted, so that it never holds up those behind it.
+    """
     state = load_peer(tx, terms.peer)
     if answer.database_id != state.database_id:
-        _believe_sent_handles(tx, terms.peer)
+        _believe_unanswered(tx, terms)
     changed: set[int] = set()
     strays: list[tuple[str, str]] = []
     skipped = answer.unreadable
@@ -56,7 +77,9 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
         match mirror.match_delta(delta, handle):
             case Match.FOLLOW:
                 assert handle is not None
-                changed |= _follow(tx, handle, delta, terms.now_ms)
+                followed = _apart(tx, handle, partial(_follow, tx, handle, delta, terms.now_ms))
+                changed |= followed or set()
+                skipped += followed is None
             case Match.STRAY:
                 strays.append((delta.job_id, delta.nonce))
             case Match.UNKNOWN:
@@ -65,7 +88,7 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
                 pass
     finished = full is not None and not answer.more
     missing: set[int] = set()
-    if full is not None and finished:
+    if full is not None and finished and not full.unreadable:
         missing = _note_missing(tx, full, terms)
     state = _next_state(state, answer, terms, finished=finished, in_full_set=full is not None)
     save_peer(tx, state)
@@ -116,22 +139,42 @@ def _note_missing(tx: Tx, full: FullSet, terms: Terms) -> set[int]:
     changed = set()
     for handle in open_sent(tx, terms.peer):
         acked_before = handle.acked_ms is not None and handle.acked_ms < full.asked_ms
-        if handle.state is not SentState.HANDED_OFF or not acked_before or handle.nonce in full.seen:
-            continue
-        job = job_by_id(tx, handle.job_id)
-        if job is None:
-            continue
-        draft = load_draft(tx, job, [])
-        after = mirror.note_missing(handle, draft, full.asked_ms, terms.lost_after_ms, terms.now_ms)
-        commit(tx, draft)
-        update_sent(tx, handle, after)
-        changed.add(job.uid)
+        shown = handle.nonce in full.seen or handle.remote_job_id in full.seen
+        if handle.state is SentState.HANDED_OFF and acked_before and not shown:
+            changed |= _apart(tx, handle, partial(_note_one_missing, tx, handle, full, terms)) or set()
     return changed
 
 
-def _believe_sent_handles(tx: Tx, peer: str) -> None:
-    """Another database answers: what was sent to the former one may have run there, so it is not
-    delivered again; the full set will tell."""
-    for handle in open_sent(tx, peer):
-        if handle.state is SentState.PENDING_HANDOFF and handle.sent and load_peer(tx, peer).database_id:
+def _note_one_missing(tx: Tx, handle: SentHandle, full: FullSet, terms: Terms) -> set[int]:
+    job = job_by_id(tx, handle.job_id)
+    if job is None or job.nonce != handle.nonce:
+        return set()
+    draft = load_draft(tx, job, [])
+    after = mirror.note_missing(handle, draft, full.asked_ms, terms.lost_after_ms, terms.now_ms)
+    commit(tx, draft)
+    update_sent(tx, handle, after)
+    return {job.uid}
+
+
+def _apart(tx: Tx, handle: SentHandle, apply: Callable[[], set[int]]) -> set[int] | None:
+    """What `apply` did; None when the rows here do not allow it: then it did nothing."""
+    tx.execute("SAVEPOINT row")
+    try:
+        changed = apply()
+    except (IllegalTransition, StaleDraft, sqlite3.IntegrityError) as error:
+        log.error("sync.row_refused", peer=handle.peer, job=handle.job_id, nonce=handle.nonce, exc_info=error)
+        tx.execute("ROLLBACK TO row")
+        changed = None
+    tx.execute("RELEASE row")
+    return changed
+
+
+def _believe_unanswered(tx: Tx, terms: Terms) -> None:
+    """Another database answers: what the former one may have taken is not delivered again, since it
+    may have run; the full set will tell. What was always answered no is certain not to have."""
+    if not load_peer(tx, terms.peer).database_id:
+        return
+    for handle in open_sent(tx, terms.peer):
+        in_doubt = handle.unanswered or handle.nonce in terms.in_flight
+        if handle.state is SentState.PENDING_HANDOFF and handle.sent and in_doubt:
             update_sent(tx, handle, replace(handle, state=SentState.HANDED_OFF, acked_ms=handle.created_ms))

@@ -51,17 +51,32 @@ class Outbox:
         self._peer_state = peer_state
         self._in_flight: dict[str, asyncio.Event] = {}
         self._strays: dict[str, str] = {}
+        self._cancelling_strays = False
         self._group: anyio.abc.TaskGroup | None = None
         self.wake = Wakeup()
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with anyio.create_task_group() as group:
-            self._group = group
-            self._in_flight.clear()
-            while True:
-                wait_s = await self._send_due(group)
-                await self.wake.wait(wait_s)
+        self._in_flight.clear()
+        self._cancelling_strays = False
+        await self.doubt_unanswered()
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                while True:
+                    wait_s = await self._send_due(group)
+                    await self.wake.wait(wait_s)
+        finally:
+            self._group = None
+
+    @property
+    def in_flight(self) -> frozenset[str]:
+        """Nonces of the handles about which a request is under way."""
+        return frozenset(self._in_flight)
+
+    async def doubt_unanswered(self) -> None:
+        """What was under way when we went down may have arrived: its answer is not known."""
+        await self._runtime.db.write(lambda tx: _doubt_sent(tx, self._peer))
 
     async def deliver_now(self, nonce: str) -> None:
         """The first delivery of a handle that its transaction marked sent; returns when it is
@@ -96,10 +111,14 @@ class Outbox:
             if room > 0 and handle.nonce not in self._in_flight and self._may_go(handle, now_ms):
                 self._start(group, handle.nonce, first=False)
                 room -= 1
-        await self._cancel_strays()
+        if self._strays and not self._cancelling_strays:
+            self._cancelling_strays = True
+            group.start_soon(self._cancel_strays)
         at_ms = await self._runtime.db.read(lambda tx: next_due_ms(tx, self._peer))
         if at_ms is None or at_ms <= now_ms:
-            # What is due and not started waits for an answer or a full set, both of which wake us.
+            # What is due and not started waits for an answer or a full set, both of which wake us, or expires.
+            at_ms = min((h.expires_ms for h in due if h.expires_ms > now_ms), default=None)
+        if at_ms is None:
             return SAFETY_INTERVAL_S
         return min(SAFETY_INTERVAL_S, max(0.0, (at_ms - self._runtime.clock.now_ms()) / 1000))
 
@@ -126,8 +145,10 @@ class Outbox:
             self.wake()
 
     async def _send_one(self, nonce: str, first: bool) -> None:
-        now_ms = self._runtime.clock.now_ms()
-        found = await self._runtime.db.write(lambda tx: _next_step(tx, self._peer, nonce, now_ms, first))
+        now_ms, away = self._runtime.clock.now_ms(), self._peer_state().lost_contact_ms is not None
+        found = await self._runtime.db.write(
+            lambda tx: _next_step(tx, self._peer, nonce, now_ms, leaves=not away, first=first)
+        )
         if found is None:
             return
         handle, job = found
@@ -135,6 +156,10 @@ class Outbox:
             await self._terminate(handle)
         elif handle.expires_ms <= now_ms:
             await self._settle(nonce, handoff.on_expired)
+        elif away:
+            # It would not get through, and what never left need not be fenced later.
+            error = self._peer_state().last_error
+            await self._settle(nonce, lambda h, d, now: self._unanswered(h, d, error, False, now))
         else:
             await self._deliver(handle, job)
 
@@ -175,14 +200,22 @@ class Outbox:
             await self._settle(handle.nonce, handoff.on_cancel_acked)
 
     async def _cancel_strays(self) -> None:
-        for nonce, remote_id in list(self._strays.items()):
-            try:
-                with anyio.fail_after(self._settings.call_timeout_s):
-                    await self._client.terminate(remote_id, nonce)
-            except (PeerRefused, PeerUnreachable, TimeoutError) as failure:
-                log.warning("stray.not_cancelled", peer=self._peer, job=remote_id, error=str(failure))
-                continue
-            del self._strays[nonce]
+        try:
+            for nonce, remote_id in list(self._strays.items()):
+                try:
+                    with anyio.fail_after(self._settings.call_timeout_s):
+                        await self._client.terminate(remote_id, nonce)
+                except PeerRefused as refusal:
+                    if refusal.code != "not_found":
+                        log.warning("stray.not_cancelled", peer=self._peer, job=remote_id, error=str(refusal))
+                        continue
+                except (PeerUnreachable, TimeoutError) as failure:
+                    # The others would fare no better; all are tried again at the next wake.
+                    log.warning("stray.not_cancelled", peer=self._peer, job=remote_id, error=str(failure))
+                    return
+                self._strays.pop(nonce, None)
+        finally:
+            self._cancelling_strays = False
 
     def _unanswered(self, handle: SentHandle, draft: Draft, error: str, arrived: bool, now_ms: int) -> SentHandle:
         return handoff.on_no_answer(
@@ -203,19 +236,24 @@ class Outbox:
             self._runtime.signals.publish([uid])
 
 
-def _next_step(tx: Tx, peer: str, nonce: str, now_ms: int, first: bool) -> tuple[SentHandle, Job] | None:
-    """The handle as it is now, marked sent if a delivery is about to leave; None = nothing to do."""
+def _next_step(
+    tx: Tx, peer: str, nonce: str, now_ms: int, *, leaves: bool, first: bool
+) -> tuple[SentHandle, Job] | None:
+    """The handle as it is now, marked sent if a delivery `leaves` next; None = nothing to do."""
     handle = sent_by_nonce(tx, peer, nonce)
     if handle is None or handle.state is SentState.CLOSED:
         return None
     job = job_by_id(tx, handle.job_id)
     if job is None or job.nonce != nonce:
+        # It cannot be, and must not be asked for again at once.
+        log.error("handle.without_job", peer=peer, job=handle.job_id, nonce=nonce)
+        update_sent(tx, handle, replace(handle, next_try_ms=now_ms + int(SAFETY_INTERVAL_S * 1000)))
         return None
     if handle.cancelled_ms is not None:
         return None if handle.cancel_acked else (handle, job)
     if handle.state is not SentState.PENDING_HANDOFF:
         return None
-    if handle.expires_ms > now_ms and not (first and handle.sent):
+    if leaves and handle.expires_ms > now_ms and not (first and handle.sent):
         marked = handoff.mark_sent(handle)
         update_sent(tx, handle, marked)
         handle = marked
@@ -234,6 +272,12 @@ def _settle(tx: Tx, peer: str, nonce: str, step: Step, now_ms: int) -> int | Non
     commit(tx, draft)
     update_sent(tx, handle, after)
     return job.uid
+
+
+def _doubt_sent(tx: Tx, peer: str) -> None:
+    for handle in open_sent(tx, peer):
+        if handle.state is SentState.PENDING_HANDOFF and handle.sent and not handle.unanswered:
+            update_sent(tx, handle, replace(handle, unanswered=True))
 
 
 def _forget_backoff(tx: Tx, peer: str) -> None:

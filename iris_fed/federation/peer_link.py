@@ -26,6 +26,9 @@ MISSING_ASKS = 4
 RETRY_BASE_MS = 200
 MAX_RETRY_MS = 10_000
 """A peer that is back is noticed by the heartbeat anyway, which wakes the sync."""
+EMPTY_PAUSE_S = 0.5
+"""After an answer that says nothing and was not held: a peer that is stopping gives such ones at once."""
+MAX_CURSOR_REFUSALS = 3
 
 T = TypeVar("T")
 log = get_logger(__name__)
@@ -50,6 +53,7 @@ class PeerLink:
         self._full: FullSet | None = None
         self._page_cursor = ""
         self._full_due = float("inf")
+        self._cursor_refusals = 0
         self._full_wanted = asyncio.Event()
         self._heard = asyncio.Event()
         self._sync_wake = Wakeup()
@@ -57,6 +61,7 @@ class PeerLink:
 
     async def run(self) -> None:
         self._state = await self._runtime.db.read(lambda tx: load_peer(tx, self.peer))
+        await self.outbox.doubt_unanswered()
         async with anyio.create_task_group() as group:
             group.start_soon(supervise, f"heartbeat {self.peer}", self._heartbeat_loop)
             group.start_soon(supervise, f"sync {self.peer}", self._sync_loop)
@@ -69,6 +74,11 @@ class PeerLink:
     @property
     def reachable(self) -> bool:
         return self._state.last_contact_ms is not None and self._state.lost_contact_ms is None
+
+    @property
+    def delivers_now(self) -> bool:
+        """Whether a new handle's first delivery is tried at once."""
+        return self._state.full_set_done and self.reachable
 
     def shape(self) -> PeerShape:
         return PeerShape(self.peer, self.reachable, self._state.backends)
@@ -125,9 +135,12 @@ class PeerLink:
         )
         self._heard.set()
         if back:
-            log.info("peer.reachable", peer=self.peer)
             self._sync_wake()
-            await self.outbox.retry_now()
+            await self._contact_is_back()
+
+    async def _contact_is_back(self) -> None:
+        log.info("peer.reachable", peer=self.peer)
+        await self.outbox.retry_now()
 
     async def _lost_contact(self, error: str) -> None:
         now_ms = self._runtime.clock.now_ms()
@@ -151,8 +164,9 @@ class PeerLink:
     async def _sync_loop(self) -> None:
         tries = 0
         while True:
+            asked = anyio.current_time()
             try:
-                applied, long_poll = await self._sync_once()
+                request, answer, applied = await self._sync_once()
             except (PeerRefused, PeerUnreachable, TimeoutError, PeerProtocolError) as error:
                 tries += 1
                 await self._sync_failed(error)
@@ -164,10 +178,23 @@ class PeerLink:
             self.outbox.cancel_strays(applied.strays)
             if applied.changed:
                 self.outbox.wake()
-            if not long_poll and self._full is None:
-                await self._sync_wake.wait(self._settings.poll_interval_s)
+            pause_s = self._pause_s(request, answer, anyio.current_time() - asked)
+            if pause_s:
+                await self._sync_wake.wait(pause_s)
 
-    async def _sync_once(self) -> tuple[Applied, bool]:
+    def _pause_s(self, request: SyncRequest, answer: SyncAnswer, took_s: float) -> float:
+        """Until the next request: none while there are pages, or where the peer holds its answers."""
+        if answer.more:
+            return 0.0
+        if not answer.long_poll or self._cursor_refusals >= MAX_CURSOR_REFUSALS:
+            return self._settings.poll_interval_s
+        if answer.deltas or answer.cursor_stale:
+            return 0.0
+        if request.wait_ms == 0:
+            return self._settings.poll_interval_s
+        return 0.0 if took_s >= request.wait_ms / 2000 else EMPTY_PAUSE_S
+
+    async def _sync_once(self) -> tuple[SyncRequest, SyncAnswer, Applied]:
         now = anyio.current_time()
         full_asked = self._full_wanted.is_set() or not self._state.full_set_done or self._full_due <= now
         self._full_wanted.clear()
@@ -177,7 +204,9 @@ class PeerLink:
         request = SyncRequest(requester=self._runtime.cluster, cursor=cursor, wait_ms=wait_ms, max_deltas=PAGE_DELTAS)
         asked_ms = self._runtime.clock.now_ms()
         answer = await self._ask(request)
-        return await self._apply(request, answer, asked_ms), answer.long_poll
+        refused = bool(cursor) and not in_pages and answer.cursor_stale
+        self._cursor_refusals = self._cursor_refusals + 1 if refused else 0 if cursor else self._cursor_refusals
+        return request, answer, await self._apply(request, answer, asked_ms)
 
     def _until_full_set_ms(self, now: float) -> int:
         return self._settings.long_poll_ms if self._full_due == float("inf") else int((self._full_due - now) * 1000)
@@ -202,9 +231,10 @@ class PeerLink:
             raise PeerProtocolError("more pages are promised, but the cursor does not move")
         full = self._full
         if full is not None:
-            full.seen.update(delta.nonce or delta.job_id for delta in answer.deltas)
-        terms = Terms(self.peer, self._runtime.clock.now_ms(), int(self._settings.lost_after_s * 1000))
-        first_full_set = not self._state.full_set_done
+            full.add(answer)
+        lost_after_ms = int(self._settings.lost_after_s * 1000)
+        terms = Terms(self.peer, self._runtime.clock.now_ms(), lost_after_ms, self.outbox.in_flight)
+        first_full_set, back = not self._state.full_set_done, not self.reachable
         applied = await self._runtime.db.write(lambda tx: apply_answer(tx, answer, terms, full))
         self._state = applied.state
         if answer.backends is not None:
@@ -215,7 +245,9 @@ class PeerLink:
             self._full, self._full_due = None, anyio.current_time() + again_s if applied.missing else float("inf")
         if applied.skipped:
             log.warning("sync.rows_skipped", peer=self.peer, count=applied.skipped)
-        if first_full_set and self._state.full_set_done:
+        if back:
+            await self._contact_is_back()
+        elif first_full_set and self._state.full_set_done:
             self.outbox.wake()
         return applied
 

@@ -69,7 +69,8 @@ class Federation:
         remote_id = str(fold_remote_id(parse_job_id(job_id), self._runtime.cluster))
         timeout_ms = submission.spec.scheduling_timeout_ms
         expiry_ms = int(self._settings.handoff_expiry_s * 1000)
-        sent = self._links[peer].state.full_set_done
+        # Only a delivery that `deliver_now` will try at once may be marked by the submit itself.
+        sent = self._links[peer].delivers_now
         return SentHandle(
             nonce=self._mint.mint(self._runtime.entropy.token(), peer, remote_id),
             peer=peer,
@@ -88,7 +89,7 @@ class Federation:
         link = self._links.get(peer)
         if link is None:
             return
-        if link.state.full_set_done and link.reachable:
+        if link.delivers_now:
             await link.outbox.deliver_now(nonce)
         else:
             link.outbox.wake()

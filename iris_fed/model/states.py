@@ -130,7 +130,6 @@ SENT_TRANSITIONS: Mapping[SentState, frozenset[SentState]] = {
     SentState.HANDED_OFF: frozenset({SentState.CLOSED}),
     SentState.CLOSED: frozenset(),
 }
-"""Only *lost* can be taken back, through its own function, not through this table."""
 
 RECEIVED_TRANSITIONS: Mapping[ReceivedState, frozenset[ReceivedState]] = {
     ReceivedState.ADMITTED: frozenset({ReceivedState.SUPERSEDED, ReceivedState.PRUNED}),

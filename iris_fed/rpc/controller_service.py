@@ -13,11 +13,12 @@ from iris_fed.federation.changes import ChangeFeed
 from iris_fed.federation.inbound import Inbound
 from iris_fed.federation.registry import Federation
 from iris_fed.model.ids import parse_task_id
-from iris_fed.model.limits import Limits
+from iris_fed.model.limits import MAX_NONCE_CHARS, Limits
 from iris_fed.model.resources import BackendSummary
 from iris_fed.rpc.gate import caller
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.job import job_pb2
+from iris_fed.rpc.wire.checks import optional_word
 from iris_fed.rpc.wire.delivery import request_of_job
 from iris_fed.rpc.wire.launch import submission_from_wire
 from iris_fed.rpc.wire.places import backend_to_wire, peer_to_wire
@@ -71,7 +72,8 @@ class ControllerHandlers:
 
     async def terminate_job(self, request: Controller.TerminateJobRequest, ctx: Any, /) -> job_pb2.Empty:
         if caller().role is Role.FEDERATION_PEER:
-            await self._do.inbound.cancel(caller(), request.job_id, request.handoff_nonce)
+            nonce = optional_word(request.handoff_nonce, MAX_NONCE_CHARS, "handoff_nonce")
+            await self._do.inbound.cancel(caller(), request.job_id, nonce)
         else:
             await self._do.canceller.cancel(caller(), request.job_id)
         return job_pb2.Empty()

@@ -1,12 +1,14 @@
 """The way to one peer, speaking the wire: implements `model.ports.PeerClient`."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from connectrpc.code import Code
 from connectrpc.errors import ConnectError
 from pyqwest import Transport
 
+from iris_fed.errors import InvalidArgument
 from iris_fed.model.federation import Admission, SyncAnswer, SyncRequest
 from iris_fed.model.logs import LogBatch, LogRequest
 from iris_fed.model.ports import PeerRefused, PeerUnreachable
@@ -42,7 +44,7 @@ class ConnectPeer:
 
     async def list_backends(self) -> tuple[BackendSummary, ...]:
         answer = await _call(self._channel.controller.list_backends(Controller.ListBackendsRequest()))
-        return backends_from_wire(answer.backends)
+        return _read(lambda: backends_from_wire(answer.backends))
 
     async def deliver(self, submission: Submission) -> str:
         answer = await _call(self._channel.controller.launch_job(submission_to_wire(submission)))
@@ -55,15 +57,14 @@ class ConnectPeer:
     async def sync(self, request: SyncRequest) -> SyncAnswer:
         timeout_ms = int(request.wait_ms + MAX_ANSWER_WAIT_S * 1000)
         message = sync_request_to_wire(request)
-        return sync_answer_from_wire(
-            await _call(self._channel.controller.federation_sync(message, timeout_ms=timeout_ms))
-        )
+        answer = await _call(self._channel.controller.federation_sync(message, timeout_ms=timeout_ms))
+        return _read(lambda: sync_answer_from_wire(answer))
 
     async def read_logs(self, request: LogRequest) -> AsyncIterator[LogBatch]:
         stream = self._channel.streams.read_logs(log_request_to_wire(request))
         try:
             async for message in stream:
-                yield log_batch_from_wire(message, request.job_id)
+                yield _read(partial(log_batch_from_wire, message, request.job_id))
         except ConnectError as error:
             if answered_404(error):
                 raise PeerRefused("unimplemented", "it offers no logs to other clusters") from None
@@ -71,7 +72,8 @@ class ConnectPeer:
 
     async def check_admission(self, submitting_user: str) -> Admission:
         request = cluster_pb2.CheckAdmissionRequest(submitting_user=submitting_user)
-        return admission_from_wire(await _call(self._channel.cluster.check_admission(request)))
+        answer = await _call(self._channel.cluster.check_admission(request))
+        return _read(lambda: admission_from_wire(answer))
 
     async def close(self) -> None:
         await self._channel.close()
@@ -82,6 +84,14 @@ async def _call(call: Awaitable[T]) -> T:
         return await call
     except ConnectError as error:
         raise _translate(error) from error
+
+
+def _read(convert: Callable[[], T]) -> T:
+    """What an answer says. One that cannot be used is no loss of contact, so it is told as the peer's own no."""
+    try:
+        return convert()
+    except InvalidArgument as error:
+        raise PeerRefused("data_loss", f"its answer cannot be read: {error.message}") from error
 
 
 def _translate(error: ConnectError) -> PeerRefused | PeerUnreachable:

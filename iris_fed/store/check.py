@@ -6,7 +6,8 @@ from pathlib import Path
 
 from iris_fed.clock import SystemClock
 from iris_fed.errors import ConfigError
-from iris_fed.store.db import Tx, connect_sqlite
+from iris_fed.store.connection import connect_sqlite
+from iris_fed.store.db import Tx
 from iris_fed.store.migrate import load_migrations
 from iris_fed.store.opening import DATABASE_NAME
 from iris_fed.store.schema import trigger_problems

@@ -6,17 +6,16 @@ change nothing outside the database: the batch they share may be run again after
 """
 
 import asyncio
-import secrets
+import contextlib
 import sqlite3
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
-
-import aiosqlite
+from typing import TypeVar
 
 from iris_fed.clock import Clock
 from iris_fed.errors import ConfigError, ResourceExhausted, Unavailable
+from iris_fed.store.connection import Channel, InlineChannel, ThreadChannel, connect_sqlite
 from iris_fed.telemetry import get_logger
 
 T = TypeVar("T")
@@ -29,49 +28,9 @@ MAX_QUEUED_WRITES = 20_000
 READERS = 2
 """More threads only fight over the interpreter lock."""
 
+_SHUTTING_DOWN = "the controller is shutting down; try again"
+
 log = get_logger(__name__)
-
-
-class Channel(Protocol):
-    """Where closures on one connection run: a thread of their own, or inline in a simulation."""
-
-    async def run(self, work: Callable[[Tx], T]) -> T: ...
-
-    async def close(self) -> None: ...
-
-
-class ThreadChannel:
-    """A connection on aiosqlite's thread."""
-
-    def __init__(self, connection: aiosqlite.Connection) -> None:
-        self._connection = connection
-
-    @classmethod
-    async def open(cls, connect: Callable[[], Tx]) -> "ThreadChannel":
-        return cls(await aiosqlite.Connection(connect, iter_chunk_size=64))
-
-    async def run(self, work: Callable[[Tx], T]) -> T:
-        # aiosqlite has no public way to run a closure on its thread; `_execute` is what all of its
-        # public methods are made of.
-        connection = self._connection
-        result: T = await connection._execute(lambda: work(connection._conn))  # type: ignore[no-untyped-call]
-        return result
-
-    async def close(self) -> None:
-        await self._connection.close()
-
-
-class InlineChannel:
-    """A connection used right here, without a thread: a simulation replays exactly."""
-
-    def __init__(self, connection: Tx) -> None:
-        self._connection = connection
-
-    async def run(self, work: Callable[[Tx], T]) -> T:
-        return work(self._connection)
-
-    async def close(self) -> None:
-        self._connection.close()
 
 
 class Database:
@@ -82,11 +41,12 @@ class Database:
         self._writer = writer
         self._idle_readers = readers
         self._all_readers = list(readers)
-        self._reader_free = asyncio.Condition()
+        self._reader_slots = asyncio.Semaphore(len(readers))
         self._notes = notes
         self._queue: deque[tuple[Closure[object], asyncio.Future[object]]] = deque()
         self._queued = asyncio.Event()
         self._closing = False
+        self._closed: asyncio.Task[None] | None = None
         self._changelog_listener: Callable[[frozenset[str]], None] = lambda requesters: None
         self._committer = asyncio.create_task(self._commit_loop(), name="database-writer")
 
@@ -120,7 +80,7 @@ class Database:
         ResourceExhausted when the disk is full or too many writes wait, Unavailable when closed.
         """
         if self._closing:
-            raise Unavailable("the controller is shutting down; try again")
+            raise Unavailable(_SHUTTING_DOWN)
         if len(self._queue) >= MAX_QUEUED_WRITES:
             raise ResourceExhausted("too many writes are waiting for the disk; try again later")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -129,17 +89,18 @@ class Database:
         return await future
 
     async def read(self, closure: Closure[T]) -> T:
-        """Run `closure` on a read snapshot: every query in it sees the same state."""
-        async with self._reader_free:
-            await self._reader_free.wait_for(lambda: bool(self._idle_readers))
+        """Run `closure` on a read snapshot: every query in it sees the same state.
+
+        Raises what it raises, and Unavailable when closed."""
+        async with self._reader_slots:
+            if self._closing:
+                raise Unavailable(_SHUTTING_DOWN)
             reader = self._idle_readers.pop()
-        try:
-            return await asyncio.shield(asyncio.ensure_future(reader.run(lambda tx: _in_snapshot(tx, closure))))
-        finally:
-            # A cancelled read still runs on the reader's thread; the next one queues behind it.
-            self._idle_readers.append(reader)
-            async with self._reader_free:
-                self._reader_free.notify()
+            try:
+                return await asyncio.shield(asyncio.ensure_future(reader.run(lambda tx: _in_snapshot(tx, closure))))
+            finally:
+                # A cancelled read still runs on the reader's thread; the next one queues behind it.
+                self._idle_readers.append(reader)
 
     async def alone(self, work: Closure[T]) -> T:
         """Run `work` on the write connection outside any transaction: it manages its own. For
@@ -147,13 +108,17 @@ class Database:
         return await self._writer.run(work)
 
     async def close(self) -> None:
-        """Finish what is queued, then close. Safe to call twice."""
-        if self._closing:
-            return
-        self._closing = True
-        self._queued.set()
+        """Finish what is queued, then close. Safe to call twice; it goes on when its caller is cancelled."""
+        if self._closed is None:
+            self._closing = True
+            self._queued.set()
+            self._closed = asyncio.create_task(self._finish(), name="database-close")
+        await asyncio.shield(self._closed)
+
+    async def _finish(self) -> None:
         await self._committer
-        await self._writer.run(lambda tx: tx.execute("PRAGMA optimize").fetchall())
+        with contextlib.suppress(sqlite3.Error):  # It may write, and the disk may be full.
+            await self._writer.run(lambda tx: tx.execute("PRAGMA optimize").fetchall())
         for channel in (*self._all_readers, self._writer):
             await channel.close()
 
@@ -187,32 +152,6 @@ class Database:
         if outcomes is None:
             outcomes = [_commit_alone(tx, closure) for closure in closures]
         return outcomes, frozenset(self._notes)
-
-
-def connect_sqlite(path: Path, clock: Clock, notes: set[str], *, query_only: bool = False) -> Tx:
-    """A connection set up as ours all are. Requesters whose changelog grows are added to `notes`."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
-    connection.row_factory = sqlite3.Row
-
-    def changelog_stamp(requester: str) -> str:
-        notes.add(requester)
-        return secrets.token_hex(8)
-
-    connection.create_function("changelog_stamp", 1, changelog_stamp)
-    connection.create_function("now_ms", 0, clock.now_ms)
-    for pragma in (
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "foreign_keys=ON",
-        "recursive_triggers=ON",
-        "busy_timeout=5000",
-        "temp_store=MEMORY",
-        "journal_size_limit=67108864",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
-    if query_only:
-        connection.execute("PRAGMA query_only=ON")
-    return connection
 
 
 class _Failed:
@@ -262,6 +201,8 @@ def _in_snapshot(tx: Tx, closure: Closure[T]) -> T:
     tx.execute("BEGIN")
     try:
         return closure(tx)
+    except StopIteration as error:
+        raise _leaked(error) from error
     finally:
         tx.execute("COMMIT")
 
@@ -284,4 +225,9 @@ def _translate(error: BaseException) -> BaseException:
             return ResourceExhausted("the controller's disk is full: nothing was changed; free space and try again")
         if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
             return Unavailable(f"the controller cannot write its database ({error}); nothing was changed")
-    return error
+    return _leaked(error) if isinstance(error, StopIteration) else error
+
+
+def _leaked(error: StopIteration) -> RuntimeError:
+    """What generators do too: a future cannot raise StopIteration, and its waiter would wait for ever."""
+    return RuntimeError(f"a closure let StopIteration out: {error}")

@@ -27,15 +27,8 @@ def insert_sent(tx: Tx, handle: SentHandle) -> None:
 
 
 def update_sent(tx: Tx, before: SentHandle, after: SentHandle) -> None:
-    """Raises IllegalTransition for a state change that is none; *lost* is taken back by `reopen_sent`."""
+    """Raises IllegalTransition for a state change that is none."""
     if after.state is not before.state and after.state not in SENT_TRANSITIONS[before.state]:
-        raise IllegalTransition(f"handle {before.nonce} of {before.job_id}", before.state, after.state)
-    _update(tx, "SENT", before.peer, before.nonce, before.state.value, changed_columns(before, after, SENT_COLUMNS))
-
-
-def reopen_sent(tx: Tx, before: SentHandle, after: SentHandle) -> None:
-    """Take *lost* back: the one way out of CLOSED (promise 6)."""
-    if not before.lost:
         raise IllegalTransition(f"handle {before.nonce} of {before.job_id}", before.state, after.state)
     _update(tx, "SENT", before.peer, before.nonce, before.state.value, changed_columns(before, after, SENT_COLUMNS))
 

@@ -34,7 +34,7 @@ def load_migrations() -> list[Migration]:
     found = []
     for entry in folder.iterdir():
         if entry.name.endswith(".sql"):
-            found.append(Migration(int(entry.name[:4]), entry.name[5:-4], entry.read_text()))
+            found.append(Migration(int(entry.name[:4]), entry.name[5:-4], entry.read_text(encoding="utf-8")))
     return sorted(found, key=lambda migration: migration.number)
 
 

@@ -1,5 +1,6 @@
 """From a path to a database that is ready: opened, migrated, named, its triggers as written."""
 
+import sqlite3
 from pathlib import Path
 
 from iris_fed.clock import Clock
@@ -22,8 +23,10 @@ async def open_database(
         await db.alone(lambda tx: migrate(tx, migrations, clock.now_ms()))
         meta = await db.write(lambda tx: ensure_meta(tx, cluster, fresh_id))
         await db.read(_refuse_lost_triggers)
-    except BaseException:
+    except BaseException as error:
         await db.close()
+        if isinstance(error, sqlite3.Error):
+            raise ConfigError(f"cannot use the database {path}: {error}") from error
         raise
     return db, meta
 

@@ -22,9 +22,12 @@ class CgroupRoot:
 
     def make(self, uid: str) -> str:
         """A fresh, empty cgroup. Raises OSError."""
-        path = os.path.join(self.base, uid)
+        path = self.path(uid)
         os.mkdir(path)
         return path
+
+    def path(self, uid: str) -> str:
+        return os.path.join(self.base, uid)
 
     def enter(self, path: str) -> None:
         """From here on this process starts its children in `path`. Raises OSError."""

@@ -71,7 +71,8 @@ class Attempts:
             return {"known": True}
         work = os.path.join(folder, files.WORK)
         os.makedirs(work, exist_ok=True)
-        record = {**request["record"], "boot": self._boot}
+        root = self._cgroups if request["contain"] != _WARDEN else None
+        record = {**request["record"], "boot": self._boot, "cgroup": "" if root is None else root.path(uid)}
         # Before the process: should we die now, nobody starts it again.
         files.write_record(folder, files.ATTEMPT, record, durable=True)
         program = Program(request["argv"], request["env"], work, self._state_dir)
@@ -79,7 +80,7 @@ class Attempts:
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read_fd, False)
         try:
-            containment = self._contain(request["contain"], uid, program, write_fd)
+            containment = _contain(root, uid, program, write_fd)
         except (StartError, OSError) as error:
             os.close(read_fd)
             self._refuse(uid, folder, error)
@@ -103,13 +104,6 @@ class Attempts:
             if attempt.death is None and attempt.reason is None:
                 attempt.reason = Reason(kind, message)
             self._force(attempt)
-
-    def _contain(self, how: str, uid: str, program: Program, output_fd: int) -> Containment:
-        if self._cgroups is not None and how != _WARDEN:
-            # The kernel may allow no further cgroup; a warden needs none.
-            with contextlib.suppress(OSError):
-                return InCgroup(self._cgroups, uid, program, output_fd)
-        return UnderWarden(program, output_fd)
 
     def _refuse(self, uid: str, folder: str, error: StartError | OSError) -> None:
         if isinstance(error, StartError):
@@ -219,6 +213,15 @@ class Attempts:
             used, limit = attempt.usage["memory_bytes"], attempt.limits.memory_bytes
             attempt.reason = Reason("OUT_OF_MEMORY", f"used {_mib(used)} of memory, over its limit of {_mib(limit)}")
         attempt.containment.force()
+
+
+def _contain(root: cgroup.CgroupRoot | None, uid: str, program: Program, output_fd: int) -> Containment:
+    """Raises StartError, or OSError when not even a warden can be made."""
+    if root is not None:
+        # The kernel may allow no further cgroup; a warden needs none.
+        with contextlib.suppress(OSError):
+            return InCgroup(root, uid, program, output_fd)
+    return UnderWarden(program, output_fd)
 
 
 def _mib(size: int) -> str:

@@ -122,11 +122,13 @@ def find_process(record: AttemptRecord) -> Process | None:
         return None
     if record.process is not None:
         return record.process
-    for pid in procfs.marked(_UID_VARIABLE, record.uid):
-        stat = procfs.read_stat(pid)
-        if stat is not None and stat.state not in "ZX":
-            return Process(record.boot, pid, stat.start)
-    return None
+    inside = cgroup.processes(record.cgroup) if record.cgroup else []
+    stats = {pid: procfs.read_stat(pid) for pid in inside or procfs.marked(_UID_VARIABLE, record.uid)}
+    alive = [(stat.start, pid) for pid, stat in stats.items() if stat is not None and stat.state not in "ZX"]
+    if not alive:
+        return None
+    start, pid = min(alive)
+    return Process(record.boot, pid, start, record.cgroup)
 
 
 def sweep(uid: str, process: Process) -> None:

@@ -39,6 +39,7 @@ class AttemptRecord:
     ports: Mapping[str, int]
     timeout_ms: int
     boot: str = ""
+    cgroup: str = ""
     process: Process | None = None
     started_ms: int = 0
 
@@ -71,6 +72,7 @@ def parse_attempt(record: Record, process: Record | None) -> AttemptRecord:
         ports=record["ports"],
         timeout_ms=record["timeout_ms"],
         boot=boot,
+        cgroup=record["cgroup"],
         process=None if process is None else _parse_process(process, boot),
         started_ms=0 if process is None else process["started_ms"],
     )

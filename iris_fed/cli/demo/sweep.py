@@ -91,7 +91,7 @@ def _belongs(process: psutil.Process, directory: Path) -> bool:
 
 def _is_ours(words: list[str]) -> bool:
     """A controller or a launcher, however Python was told to run it."""
-    return any("iris_fed" in word for word in words[1:5])
+    return any("iris_fed" in word for word in words[1:])
 
 
 def _is_in(path: str, directory: Path) -> bool:

@@ -1,0 +1,208 @@
+"""FederationSync as a peer serves it, and what the parent makes of a peer that lost its memory."""
+
+import pytest
+
+from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
+from iris_fed.rpc.gen.job import job_pb2
+from tests.federation.world import (
+    FAILED,
+    PENDING,
+    RUNNING,
+    WORKER_FAILED,
+    Cluster,
+    Pair,
+    World,
+    as_peer,
+    gpu_job,
+    in_contact,
+    seen,
+    started,
+    until,
+)
+
+Request = Controller.FederationSyncRequest
+
+
+@pytest.fixture
+async def channel(pair: Pair) -> Channel:
+    """To the lab, in the hub's name."""
+    return as_peer(pair.hub, pair.lab)
+
+
+async def ask(channel: Channel, cursor: str = "", *, max_deltas: int | None = 100) -> Controller.FederationSyncResponse:
+    return await channel.controller.federation_sync(Request(requester_id="hub", cursor=cursor, max_deltas=max_deltas))
+
+
+async def read_on(channel: Channel, cursor: str, *, max_deltas: int) -> tuple[list[str], str]:
+    """Job ids of all pages from `cursor`, and the cursor after them."""
+    told: list[str] = []
+    while True:
+        answer = await ask(channel, cursor, max_deltas=max_deltas)
+        told += [delta.job_id for delta in answer.deltas]
+        cursor = answer.next_cursor
+        if not answer.more:
+            return told, cursor
+
+
+async def handed_off(pair: Pair, count: int) -> list[str]:
+    """Ids on the peer of that many jobs, which run."""
+    for number in range(count):
+        await pair.hub.client.submit(gpu_job(f"train-{number}"))
+    await started(pair.lab, count)
+    ids = [f"/root/hub.train-{number}" for number in range(count)]
+    user = pair.lab.engine.launched[0].task_id.split("/")[1]
+    return [job_id.replace("/root/", f"/{user}/") for job_id in ids]
+
+
+async def test_an_empty_cursor_brings_everything_in_pages_of_the_size_asked_for(pair: Pair, channel: Channel) -> None:
+    ids = await handed_off(pair, 5)
+    first = await ask(channel, max_deltas=2)
+    second = await ask(channel, first.next_cursor, max_deltas=2)
+    third = await ask(channel, second.next_cursor, max_deltas=2)
+    pages = [first, second, third]
+    assert [len(page.deltas) for page in pages] == [2, 2, 1]
+    assert [page.cursor_stale for page in pages] == [True, False, False]
+    assert [page.more for page in pages] == [True, True, False]
+    assert [delta.job_id for page in pages for delta in page.deltas] == ids
+    assert len({delta.handoff_nonce for page in pages for delta in page.deltas}) == 5
+
+
+async def test_what_changes_between_the_pages_of_a_full_set_is_told_in_it_or_right_after(
+    pair: Pair, channel: Channel
+) -> None:
+    first_id, *others = await handed_off(pair, 4)
+    first = await ask(channel, max_deltas=2)
+    await pair.hub.client.submit(gpu_job("between"))
+    uids = await started(pair.lab, 5)
+    pair.lab.engine.finish(uids[0], exit_code=2)
+    await seen(pair.lab, first_id, FAILED)
+    rest, cursor = await read_on(channel, first.next_cursor, max_deltas=2)
+    after, _ = await read_on(channel, cursor, max_deltas=2)
+    between = first_id.replace("train-0", "between")
+    assert {*others[1:], between} <= {*rest, *after}
+    assert first_id in after
+
+
+async def test_changes_come_in_pages_too_and_each_job_once(pair: Pair, channel: Channel) -> None:
+    ids = await handed_off(pair, 3)
+    _, cursor = await read_on(channel, "", max_deltas=100)
+    for uid in await started(pair.lab, 3):
+        pair.lab.engine.finish(uid, exit_code=1)
+    for job_id in ids:
+        await seen(pair.lab, job_id, FAILED)
+    page = await ask(channel, cursor, max_deltas=2)
+    assert (len(page.deltas), page.more, page.cursor_stale) == (2, True, False)
+    told, last = await read_on(channel, cursor, max_deltas=2)
+    assert sorted(set(told)) == ids
+    assert (await ask(channel, last)).deltas == []
+
+
+@pytest.mark.parametrize("mangle", ["stamp", "ahead", "nonsense", "page of another set"])
+async def test_a_cursor_that_names_no_row_of_this_database_is_stale(pair: Pair, channel: Channel, mangle: str) -> None:
+    await handed_off(pair, 1)
+    _, cursor = await read_on(channel, "", max_deltas=100)
+    sequence, _, stamp = cursor.partition(".")
+    mangled = {
+        "stamp": f"{sequence}.0123456789abcdef",
+        "ahead": f"{int(sequence) + 1000}.{stamp}",
+        "nonsense": "x" * 100,
+        "page of another set": f"{sequence}.0123456789abcdef/1",
+    }[mangle]
+    answer = await ask(channel, mangled)
+    assert answer.cursor_stale
+    assert len(answer.deltas) == 1
+
+
+async def test_a_parent_without_our_extensions_gets_one_row_per_id_without_fences_and_at_once(
+    pair: Pair, channel: Channel
+) -> None:
+    ids = await handed_off(pair, 3)
+    for uid in await started(pair.lab, 3):
+        pair.lab.engine.finish(uid)
+    again = ids[0].replace("hub.", "").split("/")[2]
+    for name in (again, "train-1", "train-2"):
+        await seen(pair.hub, f"/{ids[0].split('/')[1]}/{name}", job_pb2.JOB_STATE_SUCCEEDED)
+    await pair.hub.client.submit(gpu_job(again))
+    await started(pair.lab, 4)
+    fence = Controller.TerminateJobRequest(job_id=ids[0], handoff_nonce="never.arrived")
+    await channel.controller.terminate_job(fence)
+    everything = await ask(channel, max_deltas=None)
+    assert (everything.cursor_stale, everything.more) == (True, False)
+    assert sorted(delta.job_id for delta in everything.deltas) == ids
+    assert not any(delta.tombstone for delta in everything.deltas)
+    # Nothing is new, and it did not ask to be held.
+    assert (await ask(channel, everything.next_cursor, max_deltas=None)).deltas == []
+    with_ours = await ask(channel)
+    assert [delta.handoff_nonce for delta in with_ours.deltas if delta.tombstone] == ["never.arrived"]
+
+
+async def test_the_whole_set_comes_at_once_however_large_without_our_extensions(pair: Pair, channel: Channel) -> None:
+    ids = await handed_off(pair, 8)
+    everything = await ask(channel, max_deltas=None)
+    assert [delta.job_id for delta in everything.deltas] == ids
+
+
+async def test_a_job_that_the_peer_forgot_is_missing_first_and_lost_after_the_grace(world: World) -> None:
+    pair = await world.pair(hub={"federation": {"lost_after_s": 1.0}})
+    job_id = await pair.hub.client.submit(gpu_job())
+    await started(pair.lab)
+    await seen(pair.hub, job_id, RUNNING)
+    await forget_everything(pair.lab)
+    await seen(pair.hub, job_id, RUNNING, reason="lab does not show this job any more")
+    job = await seen(pair.hub, job_id, WORKER_FAILED)
+    assert job.error.startswith("lost: lab accepted this job and no longer knows it")
+    # Nothing is run again without a person's word.
+    await started(pair.lab)
+
+
+async def test_a_delivery_that_may_have_reached_the_forgotten_database_is_not_repeated(world: World) -> None:
+    pair = await world.pair(hub={"federation": {"lost_after_s": 0.6}})
+    pair.wire.hang("LaunchJob", times=1)
+    pair.wire.lose_answers("LaunchJob")
+    job_id = await pair.hub.client.submit(gpu_job())
+    await pair.lab.stop()
+    pair.lab.wipe()
+    pair.wire.mend()
+    await pair.lab.start()
+    await seen(pair.hub, job_id, PENDING, WORKER_FAILED, reason="")
+    job = await seen(pair.hub, job_id, WORKER_FAILED)
+    assert "it may have run" in job.error
+
+
+async def test_a_new_database_takes_new_jobs(pair: Pair) -> None:
+    await forget_everything(pair.lab)
+    await in_contact(pair.hub)
+    await seen(pair.hub, await pair.hub.client.submit(gpu_job()), RUNNING)
+
+
+async def test_a_parent_reads_a_set_of_many_pages_whole(pair: Pair) -> None:
+    ids = await handed_off(pair, 8)
+    await pair.hub.stop()
+    # As if it had never read anything.
+    await pair.hub.start()
+    await pair.hub.execute("UPDATE federation_peers SET cursor = ''")
+    for uid in await started(pair.lab, 8):
+        pair.lab.engine.finish(uid, exit_code=6)
+    for job_id in ids:
+        assert (await seen(pair.hub, job_id.replace("hub.", ""), FAILED)).exit_code == 6
+
+
+async def test_held_requests_are_answered_when_the_peer_stops(pair: Pair, channel: Channel) -> None:
+    _, cursor = await read_on(channel, "", max_deltas=100)
+    held = channel.controller.federation_sync(
+        Request(requester_id="hub", cursor=cursor, max_deltas=10, wait_ms=60_000), timeout_ms=60_000
+    )
+
+    async def stop_when_held() -> bool:
+        pair.lab.running.feed.stop()
+        return True
+
+    await until(stop_when_held)
+    assert (await held).next_cursor == cursor
+
+
+async def forget_everything(cluster: Cluster) -> None:
+    await cluster.stop()
+    cluster.wipe()
+    await cluster.start()

@@ -1,0 +1,84 @@
+"""Requests that name another host, or come from a page elsewhere, are refused."""
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from iris_fed.web.app import build_app
+from iris_fed.web.hosts import refuse_headers
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:7000", "127.0.0.1", "127.0.0.1:7000", "[::1]", "[::1]:7000"],
+)
+def test_loopback_names_are_our_own(host: str) -> None:
+    assert refuse_headers([("host", host)]) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "evil.example",
+        "evil.example:7000",
+        "localhost.evil.example",
+        "localhost@evil.example",
+        "127.0.0.1.nip.io",
+        "127.0.0.2",
+        "0.0.0.0",
+        "localhost.",
+        "[::1",
+        "::1",
+        "[::ffff:127.0.0.1]",
+        "10.0.0.1",
+    ],
+)
+def test_any_other_host_is_refused(host: str) -> None:
+    assert "answers only to localhost" in str(refuse_headers([("host", host)]))
+
+
+def test_a_request_must_name_one_host_exactly() -> None:
+    assert refuse_headers([]) is not None
+    assert refuse_headers([("host", "localhost"), ("host", "localhost")]) is not None
+    assert refuse_headers([("x-forwarded-host", "localhost")]) is not None
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:7000", "http://127.0.0.1", "https://[::1]:7000"])
+def test_our_own_pages_may_ask(origin: str) -> None:
+    assert refuse_headers([("host", "localhost"), ("origin", origin)]) is None
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["null", "", "http://evil.example", "https://localhost.evil.example", "http://localhost@evil.example", "http://["],
+)
+def test_pages_from_elsewhere_may_not(origin: str) -> None:
+    refusal = refuse_headers([("host", "localhost"), ("origin", origin)])
+    assert refusal == "requests of pages from elsewhere are refused"
+    own = ("origin", "http://localhost")
+    assert refuse_headers([("host", "localhost"), own, ("origin", origin)]) == refusal
+
+
+async def test_the_guard_stands_before_every_route() -> None:
+    asked: list[str] = []
+
+    async def service(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(scope["path"])
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def ready() -> bool:
+        return not asked
+
+    app = build_app([("/iris.cluster.ControllerService", service)], ready)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        for path in ("/healthz", "/readyz", "/iris.cluster.ControllerService/LaunchJob", "/nothing"):
+            assert (await client.get(path, headers={"host": "evil.example"})).status_code == 403
+            assert (await client.post(path, headers={"origin": "http://evil.example"})).status_code == 403
+        assert not asked
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.get("/readyz")).status_code == 200
+        assert (await client.post("/iris.cluster.ControllerService/LaunchJob")).status_code == 204
+        assert (await client.get("/readyz")).status_code == 503
+        assert len(asked) == 1
