@@ -34,10 +34,9 @@ from iris_fed.model.limits import Limits
 from iris_fed.model.ports import PeerClient
 from iris_fed.rpc.cluster_service import ClusterFacts, ClusterHandlers
 from iris_fed.rpc.controller_service import ControllerHandlers, UseCases
-from iris_fed.rpc.gate import Errors, Gate
-from iris_fed.rpc.gen.cluster.controller_connect import ControllerServiceASGIApplication
-from iris_fed.rpc.gen.irisfed.cluster_connect import ClusterServiceASGIApplication
+from iris_fed.rpc.gate import Gate
 from iris_fed.rpc.peer_client import ConnectPeer
+from iris_fed.rpc.services import build_services
 from iris_fed.signals import JobSignals
 from iris_fed.store.db import Database
 from iris_fed.store.lock import StateLock, prepare_state_dir
@@ -124,16 +123,14 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         logs = LogReader(runtime, backends, federation, limits.log_page_bytes)
         facts = ClusterFacts(name, meta.database_id, parts.clock.now_ms())
         verifier = FederationVerifier(_trusted_keys(settings), name, parts.clock)
-        gate = (Gate(Authenticator(admin_token, getuser(), verifier), parts.entropy), Errors())
-        iris = ControllerServiceASGIApplication(
-            ControllerHandlers(use_cases), interceptors=gate, read_max_bytes=limits.request_bytes
-        )
-        ours = ClusterServiceASGIApplication(
+        gate = Gate(Authenticator(admin_token, getuser(), verifier), parts.entropy)
+        services = build_services(
+            ControllerHandlers(use_cases),
             ClusterHandlers(facts, logs, queries, inbound, federation),
-            interceptors=gate,
-            read_max_bytes=limits.request_bytes,
+            gate,
+            limits.request_bytes,
         )
-        asgi = build_app([(iris.path, iris), (ours.path, ours)], lambda: _writable(db))
+        asgi = build_app(services, lambda: _writable(db))
 
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
