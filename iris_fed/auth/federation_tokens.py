@@ -79,7 +79,7 @@ class FederationVerifier:
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
         except (jwt.InvalidTokenError, RecursionError):
-            # The recursion is that of JSON nested as deep as the token is long.
+            # Older releases of PyJWT let JSON that is nested as deep as a token is long exhaust the stack.
             raise Unauthenticated("the bearer token is neither this controller's nor a federation token") from None
         issuer = claims.get("iss")
         return issuer if isinstance(issuer, str) else ""

@@ -133,8 +133,8 @@ def test_a_task_is_tried_again_after_a_wait_while_its_failures_are_in_budget() -
 def test_what_was_not_the_tasks_fault_is_charged_to_the_preemption_budget(kind: EndKind) -> None:
     draft = fresh(max_retries_failure=0, max_retries_preemption=1)
     end(draft, start(draft), AttemptEnd(kind))
-    assert draft.tasks[0].state is TaskState.PENDING
-    assert (draft.tasks[0].failure_count, draft.tasks[0].preemption_count) == (0, 1)
+    task = draft.tasks[0]
+    assert (task.state, task.failure_count, task.preemption_count) == (TaskState.PENDING, 0, 1)
     assert draft.attempts[0, 0].is_worker_failure
     end(draft, start(draft, at=5_000), AttemptEnd(kind))
     assert draft.tasks[0].state is TaskState.WORKER_FAILED

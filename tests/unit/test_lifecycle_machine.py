@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from iris_fed.decide import lifecycle
 from iris_fed.decide.draft import Draft
 from iris_fed.decide.newjob import new_job
-from iris_fed.model.jobs import Job, Task
+from iris_fed.model.jobs import Attempt, Job, Task
 from iris_fed.model.observed import AttemptEnd, Ended, EndKind, Running, Sampled
 from iris_fed.model.resources import Usage
 from iris_fed.model.spec import JobSpec, Submission
@@ -116,7 +116,8 @@ class JobMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_ends_before_it_starts(self) -> None:
-        for thing in (self.draft.job, *self.draft.tasks.values(), *self.draft.attempts.values()):
+        things: list[Job | Task | Attempt] = [self.draft.job, *self.draft.tasks.values(), *self.draft.attempts.values()]
+        for thing in things:
             if thing.started_ms is not None and thing.finished_ms is not None:
                 assert thing.started_ms <= thing.finished_ms
 

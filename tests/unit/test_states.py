@@ -1,6 +1,7 @@
 """The tables of legal changes, each walked whole."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from iris_fed.model.states import (
     task_ended,
 )
 
-TABLES: Mapping[str, tuple[Mapping[str, frozenset[str]], frozenset[str], str]] = {
+TABLES: Mapping[str, tuple[Mapping[Any, frozenset[Any]], frozenset[Any], Any]] = {
     "job": (JOB_TRANSITIONS, frozenset(TERMINAL_JOB_STATES), JobState.PENDING),
     "task": (TASK_TRANSITIONS, frozenset(TERMINAL_TASK_STATES), TaskState.PENDING),
     "attempt": (ATTEMPT_TRANSITIONS, frozenset(TERMINAL_TASK_STATES), TaskState.ASSIGNED),
@@ -87,8 +88,8 @@ def test_a_task_has_ended_in_a_terminal_state_and_in_no_other(state: TaskState) 
     assert task_ended(state) == (not TASK_TRANSITIONS[state])
 
 
-def _reachable(table: Mapping[str, frozenset[str]], start: str) -> set[str]:
-    found: set[str] = set()
+def _reachable(table: Mapping[Any, frozenset[Any]], start: Any) -> set[Any]:
+    found: set[Any] = set()
     todo = [start]
     while todo:
         for after in table[todo.pop()] - found:
