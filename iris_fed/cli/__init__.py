@@ -43,7 +43,7 @@ def run(arguments: list[str]) -> int:
     from iris_fed.cli.app import app
 
     try:
-        outcome = app(arguments, prog_name="iris-fed", standalone_mode=False)
+        outcome = app(arguments, prog_name="iris-fed", standalone_mode=False, obj=tuple(arguments))
     except KeyboardInterrupt:
         print("iris-fed: interrupted", file=sys.stderr)
         return INTERRUPTED

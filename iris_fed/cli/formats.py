@@ -6,10 +6,12 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def duration(milliseconds: int | None) -> str:
-    """`0.4s`, `12s`, `3m05s`, `2h10m`, `3d04h`; "-" for None."""
+    """`40ms`, `1.4s`, `12s`, `3m05s`, `2h10m`, `3d04h`; "-" for None."""
     if milliseconds is None:
         return "-"
-    seconds = max(0, milliseconds) / 1000
+    if milliseconds < 1000:
+        return f"{max(0, milliseconds)}ms"
+    seconds = milliseconds / 1000
     if seconds < 10:
         return f"{seconds:.1f}s"
     whole = int(seconds)

@@ -21,6 +21,7 @@ def _text(flag: str, metavar: str, help: str) -> object:
 
 @app.command("run", context_settings={"allow_interspersed_args": False})
 def run(  # noqa: PLR0913 - one parameter a flag
+    invocation: typer.Context,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What each task runs.")],
     name: Annotated[str, _text("--name", "NAME", "Default: one made from the command.")] = "",
     env: Annotated[list[str] | None, _text("-e", "KEY=VALUE", "An environment variable; repeatable.")] = None,
@@ -54,7 +55,7 @@ def run(  # noqa: PLR0913 - one parameter a flag
     import os
     import secrets
 
-    from iris_fed.cli.job_request import JobFlags, build_request
+    from iris_fed.cli.job_request import JobFlags, build_request, shown_argv
     from iris_fed.cli.job_run import Run, offer_cancel, submit_and_follow
     from iris_fed.cli.session import with_client
 
@@ -63,6 +64,7 @@ def run(  # noqa: PLR0913 - one parameter a flag
         priority, timeout, scheduling_timeout, max_retries, port or (), if_exists,
     )  # fmt: skip
     request = build_request(flags, command, os.environ, secrets.token_hex(3))
+    request.submit_argv.extend(shown_argv(invocation.obj or (), len(command)))
     wanted = Run(request, wait=not no_wait, wait_timeout_s=_seconds(wait_timeout, "--wait-timeout"), json=json)
     try:
         code = with_client(controller, context, lambda client: submit_and_follow(client, wanted))

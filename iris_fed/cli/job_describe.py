@@ -98,6 +98,7 @@ def _status_fields(job: job_pb2.JobStatus) -> list[tuple[str, str]]:
     return [
         ("job", job.job_id),
         ("state", formats.state(job_pb2.JobState.Name(job.state))),
+        ("exit code", str(job.exit_code) if job.HasField("exit_code") else ""),
         ("reason", job.pending_reason or job.error or job.status_message),
         ("runs on", formats.place(job.cluster, job.backend_id)),
         ("at the peer", "" if peer == "NONE" else peer),
@@ -117,6 +118,7 @@ def _request_fields(request: Controller.LaunchJobRequest) -> list[tuple[str, str
     band = job_pb2.PriorityBand.Name(request.priority_band).removeprefix("PRIORITY_BAND_").lower()
     environment = request.environment
     return [
+        ("submitted as", shlex.join(request.submit_argv)),
         ("command", shlex.join(request.entrypoint.run_command.argv)),
         ("resources", resources_text(request.resources)),
         ("constraints", "; ".join(constraint_text(constraint) for constraint in request.constraints)),

@@ -21,6 +21,9 @@ from iris_fed.rpc.gen.job import job_pb2
 
 T = TypeVar("T")
 
+MAX_SHOWN_WORDS = 1_000
+MAX_SHOWN_CHARS = 16_384
+
 _BANDS = {
     "production": job_pb2.PRIORITY_BAND_PRODUCTION,
     "interactive": job_pb2.PRIORITY_BAND_INTERACTIVE,
@@ -84,6 +87,31 @@ def build_request(
         request.max_retries_failure = flags.max_retries
     _set_times_and_choices(request, flags)
     return request
+
+
+def shown_argv(arguments: Sequence[str], command_words: int) -> list[str]:
+    """The command line as others may see it: `arguments` (after `iris-fed`) with the values of -e masked.
+
+    Its last `command_words` words are the job's own and stay as they are. Empty when it is too long
+    to be worth keeping.
+    """
+    if sum(map(len, arguments)) > MAX_SHOWN_CHARS or len(arguments) > MAX_SHOWN_WORDS:
+        return []
+    flags_end = len(arguments) - command_words
+    shown = ["iris-fed"]
+    for index, word in enumerate(arguments):
+        is_flag = index < flags_end
+        if is_flag and index > 0 and arguments[index - 1] == "-e":
+            word = _masked(word)
+        elif is_flag and word.startswith("-e") and word != "-e":
+            word = "-e" + _masked(word[2:])
+        shown.append(word)
+    return shown
+
+
+def _masked(pair: str) -> str:
+    key, separator, _ = pair.partition("=")
+    return f"{key}=***" if separator else key
 
 
 def _set_times_and_choices(request: Controller.LaunchJobRequest, flags: JobFlags) -> None:

@@ -75,17 +75,21 @@ def news(before: job_pb2.JobStatus | None, now: job_pb2.JobStatus) -> str:
     """One sentence about what is new in a job's status; "" when nothing is that a person asks for."""
     state = formats.state(job_pb2.JobState.Name(now.state))
     where = formats.place(now.cluster, now.backend_id)
-    reason = f": {now.pending_reason}" if now.pending_reason else ""
+    if now.HasField("finished_at"):
+        took = formats.duration(now.finished_at.epoch_ms - now.submitted_at.epoch_ms)
+        place = "" if where == "-" else f" on {where}"
+        error = f": {now.error}" if now.error else ""
+        return f"{now.job_id} {state}{place} after {took}{error}"
+    if before is not None and now.failure_count > before.failure_count:
+        return f"{now.job_id}: {formats.plural(now.failure_count, 'attempt')} failed"
     if before is not None and (before.state, before.pending_reason) == (now.state, now.pending_reason):
         handed = now.peer_status == job_pb2.PEER_STATUS_ASSIGNED and before.peer_status != now.peer_status
         return f"{now.job_id} was handed to {now.cluster}" if handed else ""
-    if now.HasField("finished_at"):
-        took = formats.duration(now.finished_at.epoch_ms - now.submitted_at.epoch_ms)
-        error = f": {now.error}" if now.error else ""
-        return f"{now.job_id} {state} after {took}{error}"
     if now.state == job_pb2.JOB_STATE_RUNNING:
         return f"{now.job_id} {state} on {where}"
-    return f"{now.job_id} {state}{reason}"
+    if now.pending_reason:
+        return f"{now.job_id} {state}: {now.pending_reason}"
+    return "" if before is None else f"{now.job_id} {state}"
 
 
 def offer_cancel(run: Run, cancel_job: Callable[[str], None]) -> int:
@@ -125,10 +129,11 @@ async def _follow(client: Client, run: Run) -> None:
     try:
         last: job_pb2.JobStatus | None = None
         async for status in client.watch(run.job_id):
+            if status.HasField("finished_at"):
+                await _rest_of(log, printer)
             if sentence := news(last, status):
                 say(sentence)
             last = status
-        await _rest_of(log, printer)
     finally:
         log.cancel()
         await asyncio.gather(log, return_exceptions=True)

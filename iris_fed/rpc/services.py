@@ -1,5 +1,8 @@
 """The RPC services as ASGI applications, by the path under which each is mounted."""
 
+from typing import Any
+
+from connectrpc.compat import google_protobuf_binary_codec, google_protobuf_json_codec
 from starlette.types import ASGIApp
 
 from iris_fed.rpc.cluster_service import ClusterHandlers
@@ -8,11 +11,20 @@ from iris_fed.rpc.gate import Errors, Gate
 from iris_fed.rpc.gen.cluster.controller_connect import ControllerServiceASGIApplication
 from iris_fed.rpc.gen.irisfed.cluster_connect import ClusterServiceASGIApplication
 
+CODECS = (google_protobuf_binary_codec(), google_protobuf_json_codec(ignore_unknown_fields=False))
+"""JSON is taken at its word: the library's default passes over what it does not know, an unknown
+enum word or a duration written "3s" too, so that a job would run without what was asked for."""
+
+
 def build_services(
     controller: ControllerHandlers, cluster: ClusterHandlers, gate: Gate, request_bytes: int
 ) -> list[tuple[str, ASGIApp]]:
     """`request_bytes` bounds every request body, after decompression too."""
-    passed = (gate, Errors())
-    iris = ControllerServiceASGIApplication(controller, interceptors=passed, read_max_bytes=request_bytes)
-    ours = ClusterServiceASGIApplication(cluster, interceptors=passed, read_max_bytes=request_bytes)
+    common: dict[str, Any] = {
+        "interceptors": (gate, Errors()),
+        "read_max_bytes": request_bytes,
+        "codecs": CODECS,
+    }
+    iris = ControllerServiceASGIApplication(controller, **common)
+    ours = ClusterServiceASGIApplication(cluster, **common)
     return [(iris.path, iris), (ours.path, ours)]

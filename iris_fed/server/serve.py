@@ -15,6 +15,7 @@ from iris_fed.config import Settings
 from iris_fed.errors import ConfigError
 from iris_fed.server.compose import Controller, running_controller
 from iris_fed.telemetry import configure_logging, get_logger
+from iris_fed.web.http_protocol import BoundedHttpProtocol
 
 URL_FILE = "controller.url"
 KEEP_ALIVE_S = 120
@@ -49,7 +50,7 @@ async def _serve(settings: Settings, listener: socket.socket, exit_on_stdin_eof:
         server = _Server(
             uvicorn.Config(
                 controller.asgi,
-                http="httptools",
+                http=BoundedHttpProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

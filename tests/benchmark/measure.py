@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from iris_fed.auth.keys import new_private_key_pem, private_key_from_pem, public_pem
+from iris_fed.cli.setup import new_key_pair
 from iris_fed.client import Client, command_job
 from iris_fed.rpc.connect_client import keep_loopback_off_proxies
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
@@ -70,8 +70,8 @@ class Cluster:
 
 
 def start_two(folder: Path) -> tuple[Cluster, Cluster]:
-    pem = new_private_key_pem()
-    (folder / "key.pem").write_text(pem)
+    private, public = new_key_pair()
+    (folder / "key.pem").write_text(private)
     (folder / "nonce.key").write_text(os.urandom(32).hex())
     lab = Cluster(
         folder / "lab",
@@ -83,7 +83,7 @@ def start_two(folder: Path) -> tuple[Cluster, Cluster]:
             "auth": {
                 "federation_peers": {
                     "hub": {
-                        "public_keys": [public_pem(private_key_from_pem(pem, "key"))],
+                        "public_keys": [public],
                         "allowed_submitters": ["*"],
                     }
                 }

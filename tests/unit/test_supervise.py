@@ -127,7 +127,7 @@ def test_a_wait_ends_when_it_is_woken_or_its_time_is_over() -> None:
 
     first, at, second, end = run(main())
     assert (first, second) == (True, False)
-    assert (at, end) == (pytest.approx(2), pytest.approx(12))
+    assert [at, end] == pytest.approx([2, 12])
 
 
 def test_a_wakeup_without_a_moment_to_wait_is_still_seen() -> None:

@@ -71,12 +71,12 @@ def find_program(name: str, search: str) -> str:
 
 def _start_error(path: str, error: OSError | ValueError) -> StartError:
     if isinstance(error, ValueError):
-        return StartError(NOT_EXECUTABLE, f"{path!r} cannot be started: {error}")
+        return StartError(NOT_EXECUTABLE, f"could not be started: {path!r}: {error}")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         if os.path.exists(path):
-            return StartError(NO_PROGRAM, f"{path!r} names an interpreter that does not exist")
-        where = "" if "/" in path else " in the task's PATH"
-        return StartError(NO_PROGRAM, f"no such program{where}: {path!r}")
+            return StartError(NO_PROGRAM, f"could not be started: {path!r} names an interpreter that does not exist")
+        where = "" if "/" in path else " in its PATH"
+        return StartError(NO_PROGRAM, f"could not be started: no such program{where}: {path!r}")
     if error.errno == errno.EACCES:
-        return StartError(NOT_EXECUTABLE, f"not executable: {path!r}")
-    return StartError(NOT_EXECUTABLE, f"{path!r} cannot be started: {error.strerror}")
+        return StartError(NOT_EXECUTABLE, f"could not be started: {path!r} is not executable")
+    return StartError(NOT_EXECUTABLE, f"could not be started: {path!r}: {error.strerror}")

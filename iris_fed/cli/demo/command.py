@@ -21,6 +21,7 @@ def demo(
     from iris_fed.cli.demo.performance import Outcome, perform
     from iris_fed.cli.session import run_async
     from iris_fed.cli.terminal import say
+    from iris_fed.errors import IrisFedError
 
     outcome = Outcome()
     try:
@@ -31,5 +32,8 @@ def demo(
             raise typer.Exit(INTERRUPTED) from None
     except asyncio.CancelledError:
         raise typer.Exit(TERMINATED) from None
+    except IrisFedError as error:
+        say(f"iris-fed: {error.message}")
+        raise typer.Exit(CHECK_FAILED) from None
     if outcome.failures or not outcome.played:
         raise typer.Exit(CHECK_FAILED)

@@ -128,7 +128,14 @@ class FollowedJob:
             words = [line.split() for line in self.lines]
             return [int(line[line.index("pid") + 1]) for line in words if "pid" in line[:-1]]
 
-        await self._until(lambda: len(found()) >= count, LINE_LIMIT_S, f"{count} of its tasks have written their pid")
+        await self._until(
+            lambda: len(found()) >= count or self.tasks is not None,
+            LINE_LIMIT_S,
+            f"{count} of its tasks have written their pid",
+        )
+        if len(found()) < count:
+            error = self.status.error if self.status is not None else ""
+            raise Failed(f"{self.id} ended before {count} of its tasks had written their pid: {error}")
         return found()
 
     async def ended(self) -> tuple[job_pb2.JobStatus, list[job_pb2.TaskStatus]]:
