@@ -39,6 +39,8 @@ POLICY: Mapping[str, frozenset[Role]] = {
     f"{_OURS}/GetClusterInfo": frozenset(Role),
     f"{_OURS}/ReadLogs": _CONTENT,
     f"{_OURS}/ListJobEvents": _READ,
+    f"{_OURS}/ListFiles": _CONTENT,
+    f"{_OURS}/ReadFile": _CONTENT,
     f"{_OURS}/CheckPeer": _ADMIN,
     f"{_OURS}/CheckAdmission": _PEERS,
 }

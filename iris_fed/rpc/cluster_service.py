@@ -9,6 +9,7 @@ from iris_fed import __version__
 from iris_fed.auth.identity import Role
 from iris_fed.controller.logs import LogReader
 from iris_fed.controller.query import Queries
+from iris_fed.errors import Unimplemented
 from iris_fed.federation.check import check_peer
 from iris_fed.federation.inbound import Inbound
 from iris_fed.federation.registry import Federation
@@ -61,6 +62,15 @@ class ClusterHandlers:
             await self._inbound.may_read(caller(), wanted.job_id)
         async for batch in self._stream(wanted):
             yield log_batch_to_wire(batch, wanted.job_id)
+
+    async def list_files(self, request: cluster_pb2.ListFilesRequest, ctx: Any, /) -> cluster_pb2.ListFilesResponse:
+        raise Unimplemented("ListFiles is not offered by this version")
+
+    async def read_file(
+        self, request: cluster_pb2.ReadFileRequest, ctx: Any, /
+    ) -> AsyncIterator[cluster_pb2.ReadFileResponse]:
+        raise Unimplemented("ReadFile is not offered by this version")
+        yield
 
     async def list_job_events(
         self, request: cluster_pb2.ListJobEventsRequest, ctx: Any, /

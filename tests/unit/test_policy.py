@@ -36,6 +36,8 @@ EXPECTED: dict[str, set[Role]] = {
     "iris.cluster.ControllerService/FederationSync": {PEER},
     "irisfed.v1.ClusterService/GetClusterInfo": EVERYONE,
     "irisfed.v1.ClusterService/ReadLogs": {ADMIN, USER, PEER, JOB},
+    "irisfed.v1.ClusterService/ListFiles": {ADMIN, USER, PEER, JOB},
+    "irisfed.v1.ClusterService/ReadFile": {ADMIN, USER, PEER, JOB},
     "irisfed.v1.ClusterService/ListJobEvents": {ADMIN, USER, DASHBOARD, JOB},
     "irisfed.v1.ClusterService/CheckPeer": {ADMIN},
     "irisfed.v1.ClusterService/CheckAdmission": {PEER},

@@ -21,7 +21,7 @@ from connectrpc.protocol import ProtocolType
 from connectrpc.server import ConnectASGIApplication, ConnectWSGIApplication, DEFAULT_READ_MAX_BYTES, Endpoint, EndpointSync
 from pyqwest import Client, SyncClient
 
-from .cluster_pb2 import CheckAdmissionRequest, CheckAdmissionResponse, CheckPeerRequest, CheckPeerResponse, GetClusterInfoRequest, GetClusterInfoResponse, ListJobEventsRequest, ListJobEventsResponse, ReadLogsRequest, ReadLogsResponse
+from .cluster_pb2 import CheckAdmissionRequest, CheckAdmissionResponse, CheckPeerRequest, CheckPeerResponse, GetClusterInfoRequest, GetClusterInfoResponse, ListFilesRequest, ListFilesResponse, ListJobEventsRequest, ListJobEventsResponse, ReadFileRequest, ReadFileResponse, ReadLogsRequest, ReadLogsResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
@@ -58,6 +58,19 @@ class ClusterService(Protocol):
     async def list_job_events(self, request: ListJobEventsRequest, ctx: RequestContext[ListJobEventsRequest, ListJobEventsResponse], /) -> ListJobEventsResponse:
         """
         What happened to a job, oldest first, in words for a person.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    async def list_files(self, request: ListFilesRequest, ctx: RequestContext[ListFilesRequest, ListFilesResponse], /) -> ListFilesResponse:
+        """
+        What lies in a task's work directory, one folder at a time. For a federated job the parent asks
+        the peer.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    def read_file(self, request: ReadFileRequest, ctx: RequestContext[ReadFileRequest, ReadFileResponse], /) -> AsyncIterator[ReadFileResponse]:
+        """
+        Streams one file of a task's work directory from an offset on.
         """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
@@ -119,6 +132,28 @@ class ClusterServiceASGIApplication(ConnectASGIApplication[ClusterService]):
                         stream_type=StreamType.UNARY,
                     ),
                     function=svc.list_job_events,
+                ),
+                "/irisfed.v1.ClusterService/ListFiles": Endpoint.unary(
+                    method=MethodInfo(
+                        name="ListFiles",
+                        service_name="irisfed.v1.ClusterService",
+                        input=ListFilesRequest,
+                        output=ListFilesResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=svc.list_files,
+                ),
+                "/irisfed.v1.ClusterService/ReadFile": Endpoint.server_stream(
+                    method=MethodInfo(
+                        name="ReadFile",
+                        service_name="irisfed.v1.ClusterService",
+                        input=ReadFileRequest,
+                        output=ReadFileResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.SERVER_STREAM,
+                    ),
+                    function=svc.read_file,
                 ),
                 "/irisfed.v1.ClusterService/CheckPeer": Endpoint.unary(
                     method=MethodInfo(
@@ -254,6 +289,53 @@ class ClusterServiceClient(ConnectClient):
             headers=headers,
             timeout_ms=timeout_ms,
         )
+    async def list_files(
+        self,
+        request: ListFilesRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> ListFilesResponse:
+        """
+        What lies in a task's work directory, one folder at a time. For a federated job the parent asks
+        the peer.
+        """
+        return await self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="ListFiles",
+                service_name="irisfed.v1.ClusterService",
+                input=ListFilesRequest,
+                output=ListFilesResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
+    def read_file(
+        self,
+        request: ReadFileRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> AsyncIterator[ReadFileResponse]:
+        """
+        Streams one file of a task's work directory from an offset on.
+        """
+        return self.execute_server_stream(
+            request=request,
+            method=MethodInfo(
+                name="ReadFile",
+                service_name="irisfed.v1.ClusterService",
+                input=ReadFileRequest,
+                output=ReadFileResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.SERVER_STREAM,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
     async def check_peer(
         self,
         request: CheckPeerRequest,
@@ -325,6 +407,19 @@ class ClusterServiceSync(Protocol):
         """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
+    def list_files(self, request: ListFilesRequest, ctx: RequestContext[ListFilesRequest, ListFilesResponse], /) -> ListFilesResponse:
+        """
+        What lies in a task's work directory, one folder at a time. For a federated job the parent asks
+        the peer.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    def read_file(self, request: ReadFileRequest, ctx: RequestContext[ReadFileRequest, ReadFileResponse], /) -> Iterator[ReadFileResponse]:
+        """
+        Streams one file of a task's work directory from an offset on.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
     def check_peer(self, request: CheckPeerRequest, ctx: RequestContext[CheckPeerRequest, CheckPeerResponse], /) -> CheckPeerResponse:
         """
         Asks this controller to test its way to one of its peers, step by step.
@@ -381,6 +476,28 @@ class ClusterServiceWSGIApplication(ConnectWSGIApplication):
                         stream_type=StreamType.UNARY,
                     ),
                     function=service.list_job_events,
+                ),
+                "/irisfed.v1.ClusterService/ListFiles": EndpointSync.unary(
+                    method=MethodInfo(
+                        name="ListFiles",
+                        service_name="irisfed.v1.ClusterService",
+                        input=ListFilesRequest,
+                        output=ListFilesResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=service.list_files,
+                ),
+                "/irisfed.v1.ClusterService/ReadFile": EndpointSync.server_stream(
+                    method=MethodInfo(
+                        name="ReadFile",
+                        service_name="irisfed.v1.ClusterService",
+                        input=ReadFileRequest,
+                        output=ReadFileResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.SERVER_STREAM,
+                    ),
+                    function=service.read_file,
                 ),
                 "/irisfed.v1.ClusterService/CheckPeer": EndpointSync.unary(
                     method=MethodInfo(
@@ -512,6 +629,53 @@ class ClusterServiceClientSync(ConnectClientSync):
                 output=ListJobEventsResponse,
                 idempotency_level=IdempotencyLevel.UNKNOWN,
                 stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
+    def list_files(
+        self,
+        request: ListFilesRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> ListFilesResponse:
+        """
+        What lies in a task's work directory, one folder at a time. For a federated job the parent asks
+        the peer.
+        """
+        return self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="ListFiles",
+                service_name="irisfed.v1.ClusterService",
+                input=ListFilesRequest,
+                output=ListFilesResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
+    def read_file(
+        self,
+        request: ReadFileRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> Iterator[ReadFileResponse]:
+        """
+        Streams one file of a task's work directory from an offset on.
+        """
+        return self.execute_server_stream(
+            request=request,
+            method=MethodInfo(
+                name="ReadFile",
+                service_name="irisfed.v1.ClusterService",
+                input=ReadFileRequest,
+                output=ReadFileResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.SERVER_STREAM,
             ),
             headers=headers,
             timeout_ms=timeout_ms,

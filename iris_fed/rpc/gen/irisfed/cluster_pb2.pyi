@@ -98,6 +98,58 @@ class ListJobEventsResponse(_message.Message):
     events: _containers.RepeatedCompositeFieldContainer[JobEvent]
     def __init__(self, events: _Optional[_Iterable[_Union[JobEvent, _Mapping]]] = ...) -> None: ...
 
+class ListFilesRequest(_message.Message):
+    __slots__ = ("task_id", "attempt_id", "path")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    attempt_id: int
+    path: str
+    def __init__(self, task_id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., path: _Optional[str] = ...) -> None: ...
+
+class FileEntry(_message.Message):
+    __slots__ = ("path", "is_folder", "size", "modified_ms", "mode")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    IS_FOLDER_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_MS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    is_folder: bool
+    size: int
+    modified_ms: int
+    mode: int
+    def __init__(self, path: _Optional[str] = ..., is_folder: _Optional[bool] = ..., size: _Optional[int] = ..., modified_ms: _Optional[int] = ..., mode: _Optional[int] = ...) -> None: ...
+
+class ListFilesResponse(_message.Message):
+    __slots__ = ("entries", "truncated")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[FileEntry]
+    truncated: bool
+    def __init__(self, entries: _Optional[_Iterable[_Union[FileEntry, _Mapping]]] = ..., truncated: _Optional[bool] = ...) -> None: ...
+
+class ReadFileRequest(_message.Message):
+    __slots__ = ("task_id", "attempt_id", "path", "offset")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    attempt_id: int
+    path: str
+    offset: int
+    def __init__(self, task_id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., path: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class ReadFileResponse(_message.Message):
+    __slots__ = ("data", "size")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    size: int
+    def __init__(self, data: _Optional[bytes] = ..., size: _Optional[int] = ...) -> None: ...
+
 class CheckPeerRequest(_message.Message):
     __slots__ = ("peer",)
     PEER_FIELD_NUMBER: _ClassVar[int]
