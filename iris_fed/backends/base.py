@@ -5,22 +5,26 @@ asked the same thing twice: everything here is idempotent by attempt uid.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
-from iris_fed.model.observed import AttemptEnd, Ended, EndKind, Observation, Running, Sampled
+from iris_fed.model.files import ExecResult, FileChunk, FileListing
+from iris_fed.model.observed import AttemptEnd, Building, Ended, EndKind, Observation, Running, Sampled
 from iris_fed.model.resources import BackendSummary, NodeFree, Resources
 
 __all__ = [
     "AttemptEnd",
     "Backend",
     "BackendUnavailable",
+    "Building",
     "EndKind",
     "Ended",
     "Honours",
     "LaunchRequest",
     "LogLine",
     "LogPage",
+    "NotRunning",
     "Observation",
     "Owner",
     "Recovery",
@@ -45,7 +49,13 @@ class LaunchRequest:
 
     `env` is complete but for what only the backend knows: it adds IRIS_WORKDIR,
     IRIS_ADVERTISE_HOST, IRIS_PORT_<NAME> for each of `ports`, and the device variables.
-    `timeout_ms` runs from the start of the process; None = no limit.
+    `timeout_ms` runs from the start of the process, or the end of its setup; None = no limit.
+
+    `setup` are shell commands, run one after the other in one shell in the work directory before
+    `argv` takes its place, so that what they export is kept; the first that fails ends the
+    attempt. They may take `setup_timeout_ms` together (None = `timeout_ms`). `files` (path in the
+    work directory -> content) and the zip file `bundle` are put there first. `given_ports` were
+    allotted before, by `allot_ports`.
     """
 
     attempt_uid: str
@@ -56,6 +66,11 @@ class LaunchRequest:
     ports: tuple[str, ...] = ()
     timeout_ms: int | None = None
     node: str = ""
+    setup: tuple[str, ...] = ()
+    setup_timeout_ms: int | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    bundle: Path | None = None
+    given_ports: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +129,10 @@ class Honours:
     gang: bool = False
 
 
+class NotRunning(Exception):
+    """The attempt does not run (any more), so nothing can be done in it."""
+
+
 class BackendUnavailable(Exception):
     """The engine cannot be reached now; nothing is known to have happened. Ask again later."""
 
@@ -153,6 +172,15 @@ class Backend(Protocol):
         """
         ...
 
+    async def allot_ports(self, requests: Sequence[LaunchRequest]) -> Mapping[str, Mapping[str, int]]:
+        """Numbers for the ports that each request names, by attempt uid, so that members of a gang
+        can be told of each other before the first starts. Empty where ports mean nothing."""
+        ...
+
+    def address(self, node: str) -> str:
+        """Where tasks on that node are reached."""
+        ...
+
     async def kill(self, attempt_uid: str) -> None:
         """End the attempt and all it started: asked nicely, then forced after the grace. Returns
         when the kill is under way; the end comes through `observe`. Unknown or ended: nothing."""
@@ -173,6 +201,20 @@ class Backend(Protocol):
 
     async def wait_log(self, attempt_uid: str, offset: int, timeout_s: float) -> bool:
         """Wait until there is output beyond `offset` or the attempt has ended; False on timeout."""
+        ...
+
+    async def exec(self, attempt_uid: str, argv: Sequence[str], timeout_s: float, max_bytes: int) -> ExecResult:
+        """Run a command in the attempt's work directory and environment; each output is cut at
+        `max_bytes`. Ends with the attempt. Raises NotRunning, BackendUnavailable."""
+        ...
+
+    async def list_files(self, attempt_uid: str, path: str, limit: int) -> FileListing:
+        """A file, or what a folder below the work directory holds ('' = the work directory), by
+        name; links are left out. Raises NoSuchFile."""
+        ...
+
+    async def read_file(self, attempt_uid: str, path: str, offset: int, max_bytes: int) -> FileChunk:
+        """Part of a file below the work directory. Raises NoSuchFile."""
         ...
 
     async def forget(self, attempt_uid: str) -> None:

@@ -8,17 +8,19 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from iris_fed.backends.base import (
     AttemptEnd,
     BackendUnavailable,
+    Building,
     Ended,
     EndKind,
     Honours,
     LaunchRequest,
     LogPage,
+    NotRunning,
     Observation,
     Owner,
     Recovery,
@@ -32,6 +34,7 @@ from iris_fed.backends.local.summary import machine_shape, summarise
 from iris_fed.backends.news import News
 from iris_fed.backends.scripted_output import ScriptedOutput
 from iris_fed.clock import Clock
+from iris_fed.model.files import ExecResult, FileChunk, FileEntry, FileListing, NoSuchFile
 from iris_fed.model.resources import BackendSummary, NodeFree, Usage
 
 KIND = "scripted"
@@ -45,8 +48,16 @@ class _Attempt:
     owner: Owner
     running: Running
     output: ScriptedOutput
+    building: bool = False
     end: Ended | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def seen(self) -> Building | Running:
+        now = self.running
+        if not self.building:
+            return now
+        return Building(now.attempt_uid, now.started_ms, now.node, now.address, now.devices, now.ports)
 
     def notify(self) -> None:
         self.changed.set()
@@ -65,6 +76,7 @@ class ScriptedEngine:
         self.launched: list[LaunchRequest] = []
         self.kills: list[str] = []
         self.auto: Callable[[LaunchRequest], AttemptEnd | None] = _goes_on
+        self.on_exec: Callable[[str, Sequence[str]], ExecResult] = _does_nothing
         self.unavailable = False
         self.holds_kills = False
         self.ledger = Ledger(machine_shape(settings))
@@ -87,6 +99,15 @@ class ScriptedEngine:
             attempt.end = Ended(uid, end, started_ms, self._clock.now_ms())
             attempt.notify()
             self._tell(attempt.end)
+
+    def setup_done(self, uid: str) -> None:
+        """The attempt's setup commands have succeeded; its own command begins."""
+        attempt = self.attempts[uid]
+        attempt.building = False
+        self._tell(attempt.running)
+
+    def ports_for(self, request: LaunchRequest) -> dict[str, int]:
+        return {name: next(self._ports) for name in request.ports}
 
     def write(self, uid: str, data: bytes) -> None:
         """The attempt's process prints `data`, now."""
@@ -114,14 +135,15 @@ class ScriptedEngine:
         uid = request.attempt_uid
         allotment = self.ledger.held(uid)
         devices = allotment.devices if allotment is not None else ()
-        ports = {name: next(self._ports) for name in request.ports}
+        ports = dict(request.given_ports) or self.ports_for(request)
         settings = self.settings
         running = Running(uid, self._clock.now_ms(), settings.name, settings.advertise_host, devices, ports)
-        self.attempts[uid] = _Attempt(request, owner, running, ScriptedOutput(settings.output_bytes))
+        output = ScriptedOutput(settings.output_bytes)
+        attempt = self.attempts[uid] = _Attempt(request, owner, running, output, bool(request.setup))
         self.launched.append(request)
         end = self.auto(request)
         if end is None or end.kind is not EndKind.NOT_STARTED:
-            self._tell(running)
+            self._tell(attempt.seen)
         if end is not None:
             self.end(uid, end)
 
@@ -163,7 +185,7 @@ class ScriptedBackend:
         self.engine.listener = self._news.add
         for attempt in self.engine.attempts.values():
             if attempt.end is None:
-                self._news.add(attempt.running)
+                self._news.add(attempt.seen)
 
     async def close(self) -> None:
         self.crash()
@@ -194,6 +216,46 @@ class ScriptedBackend:
         else:
             self.engine.start(request, self._owner)
 
+    async def allot_ports(self, requests: Sequence[LaunchRequest]) -> Mapping[str, Mapping[str, int]]:
+        return {request.attempt_uid: self.engine.ports_for(request) for request in requests if request.ports}
+
+    def address(self, node: str) -> str:
+        return self.engine.settings.advertise_host
+
+    async def exec(self, attempt_uid: str, argv: Sequence[str], timeout_s: float, max_bytes: int) -> ExecResult:
+        self._check_available()
+        if attempt_uid not in self._alive():
+            raise NotRunning(attempt_uid)
+        return self.engine.on_exec(attempt_uid, argv)
+
+    async def list_files(self, attempt_uid: str, path: str, limit: int) -> FileListing:
+        contents = self._contents(attempt_uid, path)
+        if path in contents:
+            return FileListing((FileEntry(path, False, len(contents[path]), 0, 0o644),))
+        start = f"{path}/" if path else ""
+        below = {name[len(start) :] for name in contents if name.startswith(start)}
+        if path and not below:
+            raise NoSuchFile(path, "does not exist")
+        entries = [
+            FileEntry(start + name, False, len(contents[start + name]), 0, 0o644)
+            if start + name in contents
+            else FileEntry(start + name, True, 0, 0, 0o755)
+            for name in sorted({rest.partition("/")[0] for rest in below})
+        ]
+        return FileListing(tuple(entries[:limit]), len(entries) > limit)
+
+    async def read_file(self, attempt_uid: str, path: str, offset: int, max_bytes: int) -> FileChunk:
+        contents = self._contents(attempt_uid, path)
+        if path not in contents:
+            raise NoSuchFile(path, "does not exist")
+        return FileChunk(contents[path][offset : offset + max_bytes], len(contents[path]))
+
+    def _contents(self, attempt_uid: str, path: str) -> Mapping[str, bytes]:
+        attempt = self.engine.attempts.get(attempt_uid)
+        if attempt is None:
+            raise NoSuchFile(path, "is gone with its attempt's work directory")
+        return attempt.request.files
+
     async def kill(self, attempt_uid: str) -> None:
         self._check_available()
         if attempt_uid in self._alive():
@@ -211,7 +273,7 @@ class ScriptedBackend:
             for uid, one in self._alive().items()
             if uid not in live
         )
-        return Recovery(tuple(one.end or one.running for one in known), frozenset(live) - attempts.keys(), strangers)
+        return Recovery(tuple(one.end or one.seen for one in known), frozenset(live) - attempts.keys(), strangers)
 
     async def read_log(self, attempt_uid: str, offset: int, max_bytes: int, tail_lines: int = 0) -> LogPage:
         attempt = self.engine.attempts.get(attempt_uid)
@@ -244,6 +306,10 @@ class ScriptedBackend:
 
 def _goes_on(request: LaunchRequest) -> AttemptEnd | None:
     return None
+
+
+def _does_nothing(uid: str, argv: Sequence[str]) -> ExecResult:
+    return ExecResult(0, b"", b"")
 
 
 def _exit_sentence(exit_code: int) -> str:

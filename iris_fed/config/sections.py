@@ -141,6 +141,10 @@ class SchedulingSettings(Section):
     safety_interval_s: Seconds = Field(
         default=30.0, description="The control pass runs on every event, and at least this often; in seconds."
     )
+    hold_after_s: Seconds = Field(
+        default=300.0,
+        description="After a job has waited this long at the head, freed capacity is held for it; in seconds.",
+    )
 
 
 class LocalBackendSettings(Section):

@@ -1,6 +1,8 @@
 """From a placed task to the request that starts it."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from iris_fed.backends.base import Honours, LaunchRequest
 from iris_fed.model.ids import task_id
@@ -10,10 +12,13 @@ from iris_fed.model.spec import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A committed attempt to be started on a backend."""
+    """A committed attempt to be started on a backend. Members of one `gang` ('' = none) are told
+    of each other."""
 
     backend_id: str
     request: LaunchRequest
+    task_index: int = 0
+    gang: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,9 @@ def launch_request(job: Job, attempt: Attempt, controller: ControllerAddress) ->
         ports=job.spec.ports,
         timeout_ms=job.spec.timeout_ms,
         node=attempt.node,
+        setup=job.spec.setup_scripts + job.spec.setup_commands,
+        setup_timeout_ms=job.spec.setup_timeout_ms,
+        files=job.spec.workdir_files,
     )
 
 
@@ -61,3 +69,27 @@ def honours_of(spec: JobSpec) -> Honours:
         disk_bytes=spec.resources.disk_bytes,
         gang=spec.coscheduling_group_by is not None,
     )
+
+
+def with_siblings(
+    members: Sequence[Launch], addresses: Sequence[str], ports: Mapping[str, Mapping[str, int]]
+) -> list[Launch]:
+    """Tell each member of a gang of the others, in the order of their indexes:
+
+    IRIS_GANG_ADDRESSES=host,host and, for each named port, IRIS_GANG_PORTS_<NAME>=number,number.
+    """
+    shared = {"IRIS_GANG_ADDRESSES": ",".join(addresses)}
+    for name in members[0].request.ports:
+        numbers = [str(ports.get(member.request.attempt_uid, {}).get(name, "")) for member in members]
+        shared["IRIS_GANG_PORTS_" + re.sub(r"[^A-Z0-9]", "_", name.upper())] = ",".join(numbers)
+    return [
+        replace(
+            member,
+            request=replace(
+                member.request,
+                env={**member.request.env, **shared},
+                given_ports=ports.get(member.request.attempt_uid, {}),
+            ),
+        )
+        for member in members
+    ]

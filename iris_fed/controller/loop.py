@@ -10,9 +10,10 @@ from functools import partial
 import anyio
 
 from iris_fed.backends.base import Backend, BackendUnavailable, Owner, Recovery
-from iris_fed.controller.launching import ControllerAddress, Launch, honours_of, launch_request
+from iris_fed.config.sections import SchedulingSettings
+from iris_fed.controller.launching import ControllerAddress, Launch, honours_of, launch_request, with_siblings
 from iris_fed.controller.observe import apply_observations
-from iris_fed.controller.placing import place_waiting
+from iris_fed.controller.placing import Terms, place_waiting
 from iris_fed.decide.backoff import backoff_ms
 from iris_fed.decide.placement import Place
 from iris_fed.model.jobs import Attempt, Job, LiveAttempt
@@ -42,7 +43,7 @@ class ControlLoop:
         backends: Mapping[str, Backend],
         owner: Owner,
         controller: ControllerAddress,
-        safety_interval_s: float,
+        settings: SchedulingSettings,
     ) -> None:
         self._db = runtime.db
         self._clock = runtime.clock
@@ -51,7 +52,8 @@ class ControlLoop:
         self._backends = backends
         self._owner = owner
         self._controller = controller
-        self._safety_interval_s = safety_interval_s
+        self._safety_interval_s = settings.safety_interval_s
+        self._hold_after_ms = int(settings.hold_after_s * 1000)
         self._unlaunched: dict[str, Launch] = {}
         self._launch_tries = 0
         self._killed: set[str] = set()
@@ -95,12 +97,10 @@ class ControlLoop:
         await self._kill()
         retry_s = await self._launch_all(list(self._unlaunched.values()))
         places = [Place(backend.summary(), tuple(backend.nodes())) for backend in self._backends.values()]
-        now_ms = self._clock.now_ms()
-        done = await self._db.write(
-            lambda tx: place_waiting(tx, places, now_ms, self._entropy, self._controller, refresh_reasons)
-        )
+        terms = Terms(self._clock.now_ms(), self._entropy, self._controller, self._hold_after_ms, refresh_reasons)
+        done = await self._db.write(lambda tx: place_waiting(tx, places, terms))
         self._signals.publish(done.changed)
-        retry_s = min(retry_s, await self._launch_all(done.launches))
+        retry_s = min(retry_s, await self._launch_all(await self._acquainted(done.launches)))
         if done.full:
             return 0.0
         timer_s = float("inf") if done.next_ms is None else (done.next_ms - self._clock.now_ms()) / 1000
@@ -121,6 +121,21 @@ class ControlLoop:
                 self._killed.add(attempt.attempt_uid)
             except BackendUnavailable as error:
                 log.warning("backend.unavailable", backend=attempt.backend_id, error=str(error))
+
+    async def _acquainted(self, launches: Sequence[Launch]) -> list[Launch]:
+        """The same, but that members of a gang know where to find each other."""
+        ready = [launch for launch in launches if not launch.gang]
+        gangs: dict[str, list[Launch]] = {}
+        for launch in launches:
+            if launch.gang:
+                gangs.setdefault(launch.gang, []).append(launch)
+        for members in gangs.values():
+            members.sort(key=lambda member: member.task_index)
+            backend = self._backends[members[0].backend_id]
+            ports = await backend.allot_ports([member.request for member in members])
+            addresses = [backend.address(member.request.node) for member in members]
+            ready += with_siblings(members, addresses, ports)
+        return ready
 
     async def _launch_all(self, launches: Iterable[Launch]) -> float:
         """Start attempts that are committed; those that cannot be now are kept. Returns seconds to the next try."""
@@ -198,7 +213,12 @@ class ControlLoop:
 
     async def _requeue(self, live: LiveAttempt) -> None:
         found = await self._db.read(lambda tx: _job_and_attempt(tx, live))
-        if found is not None:
+        if found is not None and found[0].spec.is_gang:
+            # It can no longer be told of its siblings: the round ends, at nobody's expense.
+            message = "was not started when the controller ended"
+            end = AttemptEnd(EndKind.NO_CAPACITY, message=message)
+            await self._apply([Ended(live.attempt_uid, end, None, self._clock.now_ms())])
+        elif found is not None:
             self._unlaunched[live.attempt_uid] = Launch(live.backend_id, launch_request(*found, self._controller))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from iris_fed.clock import Entropy
 from iris_fed.decide import lifecycle
 from iris_fed.decide.draft import AttemptKey, Draft
-from iris_fed.model.observed import Ended, Observation, Running, Sampled
+from iris_fed.model.observed import Building, Ended, Observation, Running, Sampled
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
 from iris_fed.store.jobs import job_by_uid, load_draft, locate_attempts
@@ -41,7 +41,8 @@ def _apply_to_job(
     if job is None:
         return False
     news = list(news)
-    draft = load_draft(tx, job, {key[0] for key, _ in news})
+    # What happens to one member of a gang concerns them all.
+    draft = load_draft(tx, job, None if job.spec.is_gang else {key[0] for key, _ in news})
     for key, seen in news:
         if key in draft.attempts:
             _apply_one(draft, key, seen, now_ms, entropy)
@@ -53,6 +54,8 @@ def _apply_to_job(
 
 def _apply_one(draft: Draft, key: AttemptKey, seen: Observation, now_ms: int, entropy: Entropy) -> None:
     match seen:
+        case Building():
+            lifecycle.on_building(draft, key, seen, now_ms)
         case Running():
             lifecycle.on_running(draft, key, seen, now_ms)
         case Ended():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from iris_fed.clock import Entropy
 from iris_fed.controller.launching import ControllerAddress, Launch, launch_request
 from iris_fed.decide import lifecycle
-from iris_fed.decide.placement import Place, Placed, Plan, choose_places
+from iris_fed.decide.placement import Patience, Place, Placed, Plan, choose_places
 from iris_fed.model.states import JobState
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
@@ -35,20 +35,26 @@ class Placing:
     full: bool
 
 
-def place_waiting(
-    tx: Tx,
-    places: Sequence[Place],
-    now_ms: int,
-    entropy: Entropy,
-    controller: ControllerAddress,
-    refresh_reasons: bool,
-) -> Placing:
-    """`refresh_reasons`: also bring up to date why jobs wait that were told before."""
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a pass is made. `refresh_reasons`: also bring up to date why jobs wait that were told before.
+    `hold_after_ms`: see `Patience`."""
+
+    now_ms: int
+    entropy: Entropy
+    controller: ControllerAddress
+    hold_after_ms: int
+    refresh_reasons: bool = False
+
+
+def place_waiting(tx: Tx, places: Sequence[Place], terms: Terms) -> Placing:
+    """One pass over the queue."""
+    now_ms = terms.now_ms
     changed = _expire_waiting(tx, now_ms)
-    plan = choose_places(demand_queues(tx), places, now_ms, MAX_PLACED)
-    launches = _assign(tx, plan, now_ms, entropy, controller)
+    plan = choose_places(demand_queues(tx), places, now_ms, Patience(MAX_PLACED, terms.hold_after_ms))
+    launches = _assign(tx, plan, terms)
     for demand, reason in plan.waiting.items():
-        changed |= explain_waiting(tx, demand, reason, refresh=refresh_reasons)
+        changed |= explain_waiting(tx, demand, reason, refresh=terms.refresh_reasons)
     changed |= {placed.job_uid for placed in plan.placed}
     timers = [at for at in (next_scheduling_deadline(tx), earliest_retry(tx, now_ms)) if at is not None]
     return Placing(tuple(launches), frozenset(changed), min(timers, default=None), len(plan.placed) >= MAX_PLACED)
@@ -66,7 +72,7 @@ def _expire_waiting(tx: Tx, now_ms: int) -> set[int]:
     return changed
 
 
-def _assign(tx: Tx, plan: Plan, now_ms: int, entropy: Entropy, controller: ControllerAddress) -> list[Launch]:
+def _assign(tx: Tx, plan: Plan, terms: Terms) -> list[Launch]:
     by_job: dict[int, list[Placed]] = {}
     for placed in plan.placed:
         by_job.setdefault(placed.job_uid, []).append(placed)
@@ -76,8 +82,12 @@ def _assign(tx: Tx, plan: Plan, now_ms: int, entropy: Entropy, controller: Contr
         assert job is not None
         draft = load_draft(tx, job, {placed.task_index for placed in tasks})
         for placed in tasks:
-            uid_of_attempt = entropy.token()
-            attempt = lifecycle.assign(draft, placed.task_index, uid_of_attempt, placed.backend_id, placed.node, now_ms)
-            launches.append(Launch(placed.backend_id, launch_request(job, attempt, controller)))
+            uid_of_attempt = terms.entropy.token()
+            attempt = lifecycle.assign(
+                draft, placed.task_index, uid_of_attempt, placed.backend_id, placed.node, terms.now_ms
+            )
+            request = launch_request(job, attempt, terms.controller)
+            gang = job.job_id if job.spec.is_gang else ""
+            launches.append(Launch(placed.backend_id, request, placed.task_index, gang))
         commit(tx, draft)
     return launches

@@ -201,11 +201,7 @@ def _refuse_unbuilt(submission: Submission) -> None:
     asked = {
         "bundle_id": spec.bundle_id,
         "bundle_blob": submission.bundle,
-        "entrypoint.setup_commands": spec.setup_commands,
-        "environment.setup_scripts": spec.setup_scripts,
-        "entrypoint.workdir_files": spec.workdir_files,
         "entrypoint.workdir_file_refs": spec.workdir_file_refs,
-        "coscheduling": spec.coscheduling_group_by is not None,
     }
     for field, value in asked.items():
         if value:

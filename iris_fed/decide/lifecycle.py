@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from iris_fed.decide.backoff import backoff_ms
 from iris_fed.decide.draft import AttemptKey, Draft
 from iris_fed.model.jobs import Attempt
-from iris_fed.model.observed import AttemptEnd, Ended, EndKind, Running, Sampled
+from iris_fed.model.observed import AttemptEnd, Building, Ended, EndKind, Running, Sampled
 from iris_fed.model.states import (
     LIVE_TASK_STATES,
     TERMINAL_TASK_STATES,
@@ -55,21 +55,21 @@ def assign(draft: Draft, index: int, attempt_uid: str, backend_id: str, node: st
     return attempt
 
 
+def on_building(draft: Draft, key: AttemptKey, seen: Building, now_ms: int) -> None:
+    """The attempt's setup commands run."""
+    if draft.attempts[key].state is not TaskState.ASSIGNED:
+        return
+    _set_started(draft, key, seen, TaskState.BUILDING)
+    draft.note(now_ms, "task.building", f"attempt {key[1]} is set up on {seen.node}", key[0])
+    roll_up(draft, now_ms)
+
+
 def on_running(draft: Draft, key: AttemptKey, seen: Running, now_ms: int) -> None:
     """The attempt's process runs."""
     attempt = draft.attempts[key]
     if attempt.state in TERMINAL_TASK_STATES or attempt.state is TaskState.RUNNING:
         return
-    draft.set_attempt(
-        key,
-        state=TaskState.RUNNING,
-        started_ms=seen.started_ms,
-        node=seen.node,
-        address=seen.address,
-        devices=seen.devices,
-        ports=dict(seen.ports),
-    )
-    draft.set_task(key[0], state=TaskState.RUNNING, exit_code=None, error="")
+    _set_started(draft, key, seen, TaskState.RUNNING)
     draft.note(now_ms, "task.running", f"attempt {key[1]} runs on {seen.node}", key[0])
     _note_start(draft, key[0], seen.started_ms, now_ms)
     roll_up(draft, now_ms)
@@ -103,6 +103,8 @@ def on_ended(draft: Draft, key: AttemptKey, seen: Ended, now_ms: int, jitter: fl
     _charge(draft, key[0], verdict)
     if draft.job.stop_state is None and _may_retry(draft, key[0], verdict):
         _retry(draft, key[0], verdict, now_ms, jitter)
+        if draft.job.spec.is_gang:
+            _end_round(draft, now_ms)
     else:
         _finish_task(draft, key[0], verdict, seen)
     roll_up(draft, now_ms)
@@ -113,8 +115,10 @@ def judge(draft: Draft, attempt: Attempt, end: AttemptEnd) -> Verdict:
     match end.kind:
         case EndKind.EXITED if end.exit_code == 0:
             return Verdict(TaskState.SUCCEEDED, "none", "succeeded")
+        case _ if attempt.kill_requested_ms is not None and draft.job.stop_state is None:
+            return Verdict(TaskState.COSCHED_FAILED, "free", "was stopped because another member of its gang ended")
         case EndKind.EXITED:
-            return Verdict(TaskState.FAILED, "failure", f"exited with code {end.exit_code}")
+            return Verdict(TaskState.FAILED, "failure", end.message or f"exited with code {end.exit_code}")
         case _ if attempt.kill_requested_ms is not None and draft.job.stop_state is not None:
             return Verdict(TaskState.KILLED, "none", "was stopped")
         case EndKind.SIGNALED:
@@ -160,7 +164,8 @@ def request_cancel(draft: Draft, who: str, now_ms: int) -> None:
 def failing(draft: Draft) -> bool:
     """Whether more tasks have failed than the job survives, so that the rest must be stopped."""
     failed = draft.counts[TaskState.FAILED] + draft.counts[TaskState.WORKER_FAILED]
-    return draft.job.stop_state is None and not draft.ended and failed > draft.job.spec.max_task_failures
+    survivable = 0 if draft.job.spec.is_gang else draft.job.spec.max_task_failures
+    return draft.job.stop_state is None and not draft.ended and failed > survivable
 
 
 def stop_failing(draft: Draft, now_ms: int) -> None:
@@ -190,6 +195,19 @@ def roll_up(draft: Draft, now_ms: int) -> None:
         state = JobState.BUILDING
     if state is not draft.job.state:
         draft.set_job(state=state)
+
+
+def _set_started(draft: Draft, key: AttemptKey, seen: Building | Running, state: TaskState) -> None:
+    draft.set_attempt(
+        key,
+        state=state,
+        started_ms=seen.started_ms,
+        node=seen.node,
+        address=seen.address,
+        devices=seen.devices,
+        ports=dict(seen.ports),
+    )
+    draft.set_task(key[0], state=state, started_ms=seen.started_ms, exit_code=None, error="")
 
 
 def _end_job(draft: Draft, now_ms: int) -> None:
@@ -247,6 +265,13 @@ def _retry(draft: Draft, index: int, verdict: Verdict, now_ms: int, jitter: floa
         pending_reason=f"attempt {task.current_attempt} {verdict.message}; "
         f"the next follows within {wait_ms / 1000:.0f} s",
     )
+
+
+def _end_round(draft: Draft, now_ms: int) -> None:
+    """A gang runs together or not at all: its other members are stopped, and start anew with it."""
+    for key, attempt in draft.attempts.items():
+        if attempt.state in LIVE_TASK_STATES and attempt.kill_requested_ms is None:
+            draft.set_attempt(key, kill_requested_ms=now_ms)
 
 
 def _finish_task(draft: Draft, index: int, verdict: Verdict, seen: Ended) -> None:

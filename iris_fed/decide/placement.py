@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from iris_fed.decide.routing import nearest_miss
+from iris_fed.model.constraints import satisfies
 from iris_fed.model.jobs import DemandQueue, QueuedJob
 from iris_fed.model.resources import BackendSummary, NodeFree, Resources
 from iris_fed.model.spec import JobSpec
@@ -39,30 +40,87 @@ class Plan:
     waiting: Mapping[str, str]
 
 
-def choose_places(queues: Sequence[DemandQueue], places: Sequence[Place], now_ms: int, limit: int) -> Plan:
-    """Place at most `limit` tasks, strongest first over all queues. Tasks in back-off are passed by.
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """`limit` tasks at most are placed at once (a gang counts as one). After `hold_after_ms` in the
+    queue the freed capacity of the places that could host a job is held for it."""
+
+    limit: int
+    hold_after_ms: int
+
+
+def choose_places(queues: Sequence[DemandQueue], places: Sequence[Place], now_ms: int, patience: Patience) -> Plan:
+    """Place the waiting tasks, strongest first over all queues. Tasks in back-off are passed by.
 
     What finds no room for one job finds none for the others of its demand, so their queue is left:
     the cost follows what is placed and the number of demands, not the length of the queue.
     """
-    free = [_Free(place.summary, node) for place in places for node in place.free]
+    ledger = _Ledger([_Free(place.summary, node) for place in places for node in place.free])
     placed: list[Placed] = []
     waiting: dict[str, str] = {}
     for queue, queued in _in_order(queues, waiting):
         spec = queued.job.spec
-        fitting = [slot for slot in free if _may_use(spec, slot.summary)]
-        for task in queued.tasks:
-            if task.not_before_ms > now_ms:
-                continue
-            slot = _tightest(fitting, spec.resources)
-            if slot is None:
-                waiting[queue.demand] = _reason(spec, [place.summary for place in places], fitting)
-                break
-            slot.take(spec.resources)
-            placed.append(Placed(queued.job.uid, task.index, slot.summary.backend_id, slot.node))
-            if len(placed) >= limit:
-                return Plan(tuple(placed), waiting)
+        fitting = ledger.usable_by(spec)
+        room = patience.limit - len(placed)
+        found = _place_gang(queued, fitting, now_ms) if spec.is_gang else _place_each(queued, fitting, now_ms, room)
+        placed.extend(found.placed)
+        if found.short:
+            waiting[queue.demand] = found.short
+            if now_ms - queued.job.submitted_ms >= patience.hold_after_ms:
+                ledger.hold(fitting, spec)
+                waiting[queue.demand] += "; what is freed is held for it"
+        elif found.short is not None:
+            waiting[queue.demand] = _unfit(spec, [place.summary for place in places])
+        if len(placed) >= patience.limit:
+            break
     return Plan(tuple(placed), waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """`short` says what is lacking for the rest; '' = nowhere it could ever run now, None = nothing."""
+
+    placed: tuple[Placed, ...]
+    short: str | None
+
+
+def _place_each(queued: QueuedJob, fitting: "Sequence[_Free]", now_ms: int, limit: int) -> _Found:
+    spec = queued.job.spec
+    placed: list[Placed] = []
+    for task in queued.tasks:
+        if task.not_before_ms > now_ms:
+            continue
+        slot = _tightest(fitting, spec)
+        if slot is None:
+            lacking = f"waiting for room: {fitting[0].lacks(spec.resources)}" if fitting else ""
+            return _Found(tuple(placed), lacking)
+        slot.take(spec.resources)
+        placed.append(Placed(queued.job.uid, task.index, slot.summary.backend_id, slot.node))
+        if len(placed) >= limit:
+            break
+    return _Found(tuple(placed), None)
+
+
+def _place_gang(queued: QueuedJob, fitting: "Sequence[_Free]", now_ms: int) -> _Found:
+    """All on one backend or none at all."""
+    spec, tasks = queued.job.spec, list(queued.tasks)
+    if any(task.not_before_ms > now_ms for task in tasks):
+        return _Found((), None)
+    best = 0
+    for backend in sorted({slot.summary.backend_id for slot in fitting}):
+        slots = [slot.copy() for slot in fitting if slot.summary.backend_id == backend]
+        placed: list[Placed] = []
+        while len(placed) < len(tasks) and (slot := _tightest(slots, spec)) is not None:
+            slot.take(spec.resources)
+            placed.append(Placed(queued.job.uid, tasks[len(placed)].index, backend, slot.node))
+        if len(placed) == len(tasks):
+            for slot in fitting:
+                slot.take_over(slots)
+            return _Found(tuple(placed), None)
+        best = max(best, len(placed))
+    return _Found(
+        (), f"waiting for room for all {len(tasks)} replicas at once; {best} would fit now" if fitting else ""
+    )
 
 
 def _in_order(queues: Sequence[DemandQueue], left: Mapping[str, str]) -> Iterator[tuple[DemandQueue, QueuedJob]]:
@@ -84,6 +142,25 @@ def _in_order(queues: Sequence[DemandQueue], left: Mapping[str, str]) -> Iterato
             push(number)
 
 
+class _Ledger:
+    """All nodes while a plan is made."""
+
+    def __init__(self, nodes: "list[_Free]") -> None:
+        self._nodes = nodes
+
+    def usable_by(self, spec: JobSpec) -> "list[_Free]":
+        """Nodes that may host the job, those held for a stronger one left out."""
+        return [node for node in self._nodes if not node.held and _may_use(spec, node.summary)]
+
+    def hold(self, fitting: "Sequence[_Free]", spec: JobSpec) -> None:
+        """Keep weaker jobs off the node that is nearest to having room; for a gang, off all of them."""
+        if spec.is_gang:
+            for node in fitting:
+                node.held = True
+        elif fitting:
+            max(fitting, key=lambda node: node.nearness(spec.resources)).held = True
+
+
 class _Free:
     """The ledger of one node while a plan is made."""
 
@@ -93,6 +170,32 @@ class _Free:
         self.cpu_millicores = node.cpu_millicores
         self.memory_bytes = node.memory_bytes
         self.devices = dict(node.devices)
+        self.held = False
+
+    def copy(self) -> "_Free":
+        """To try something out."""
+        node = NodeFree(self.node, self.cpu_millicores, self.memory_bytes, dict(self.devices))
+        return _Free(self.summary, node)
+
+    def take_over(self, tried: "Sequence[_Free]") -> None:
+        """What was tried out on a copy of this node counts."""
+        for other in tried:
+            if (other.summary.backend_id, other.node) == (self.summary.backend_id, self.node):
+                self.cpu_millicores, self.memory_bytes = other.cpu_millicores, other.memory_bytes
+                self.devices = other.devices
+
+    def nearness(self, asked: Resources) -> float:
+        """How much of what is asked for is free here: the least share of any kind, at most 1."""
+        shares = [1.0]
+        if asked.cpu_millicores:
+            shares.append(self.cpu_millicores / asked.cpu_millicores)
+        if asked.memory_bytes:
+            shares.append(self.memory_bytes / asked.memory_bytes)
+        if asked.device is not None and asked.chips:
+            token = asked.device.variant
+            most = self.devices.get(token, 0) if token else max(self.devices.values(), default=0)
+            shares.append(most / asked.chips)
+        return min(shares)
 
     def lacks(self, asked: Resources) -> str | None:
         """What is short for one replica, in words."""
@@ -130,14 +233,19 @@ def _may_use(spec: JobSpec, summary: BackendSummary) -> bool:
     return nearest_miss(spec, summary) is None
 
 
-def _tightest(slots: Sequence[_Free], asked: Resources) -> _Free | None:
-    """The fitting node with the least left over, so that large replicas still find room elsewhere."""
-    fitting = [slot for slot in slots if slot.lacks(asked) is None]
-    return min(fitting, key=lambda s: (sum(s.devices.values()), s.cpu_millicores, s.memory_bytes), default=None)
+def _tightest(slots: Sequence[_Free], spec: JobSpec) -> _Free | None:
+    """The fitting node that meets most soft constraints and, of those, has the least left over, so
+    that large replicas still find room elsewhere."""
+
+    def rank(slot: _Free) -> tuple[int, int, int, int]:
+        soft = sum(satisfies(c, slot.summary.attributes) for c in spec.constraints if c.preferred)
+        return -soft, sum(slot.devices.values()), slot.cpu_millicores, slot.memory_bytes
+
+    return min((slot for slot in slots if slot.lacks(spec.resources) is None), key=rank, default=None)
 
 
-def _reason(spec: JobSpec, summaries: Sequence[BackendSummary], fitting: Sequence[_Free]) -> str:
-    if fitting:
-        return f"waiting for room: {fitting[0].lacks(spec.resources)}"
-    misses = [f"{summary.name}: {nearest_miss(spec, summary)}" for summary in summaries]
+def _unfit(spec: JobSpec, summaries: Sequence[BackendSummary]) -> str:
+    misses = [f"{summary.name}: {miss}" for summary in summaries if (miss := nearest_miss(spec, summary))]
+    if not misses and summaries:
+        return "waiting: what is free is held for a stronger job that has waited long"
     return "no backend here can host it now; " + "; ".join(misses or ["none is known"])

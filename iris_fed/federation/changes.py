@@ -29,6 +29,8 @@ from iris_fed.store.runtime import Runtime
 MAX_PAGE = 1_000
 MAX_ROWS_READ = 20_000
 """Changelog rows folded into one answer; what is behind them follows with the next."""
+MAX_PAGE_TASKS = 10_000
+"""After so many tasks a page of a full set ends: jobs of many would swell it beyond what a parent reads."""
 MAX_ALL_AT_ONCE = 100_000
 """For a parent without our extensions, which cannot read pages."""
 
@@ -128,13 +130,21 @@ def _changes(tx: Tx, request: SyncRequest, database_id: str, cursor: Cursor) -> 
 
 def _full_set_page(tx: Tx, request: SyncRequest, database_id: str, place: _Place, *, stale: bool) -> ServedChanges:
     limit = min(request.max_deltas, MAX_PAGE) if request.max_deltas else MAX_ALL_AT_ONCE
-    page = received_page(tx, request.requester, place.full_set_row or 0, limit + 1)
-    more = len(page) > limit
-    deltas = [_present(tx, request, handle.nonce, handle.job_id, None) for _, handle in page[:limit]]
-    next_cursor = f"{place.cursor}/{page[limit - 1][0]}" if more else str(place.cursor)
+    rows = received_page(tx, request.requester, place.full_set_row or 0, limit + 1)
+    deltas: list[ServedDelta] = []
+    told, tasks = 0, 0
+    for _, handle in rows[:limit]:
+        delta = _present(tx, request, handle.nonce, handle.job_id, None)
+        told += 1
+        if delta is not None:
+            deltas.append(delta)
+            tasks += len(delta.tasks)
+        if request.max_deltas and tasks >= MAX_PAGE_TASKS:
+            break
+    more = told < len(rows)
     return ServedChanges(
-        deltas=tuple(delta for delta in deltas if delta is not None),
-        next_cursor=next_cursor,
+        deltas=tuple(deltas),
+        next_cursor=f"{place.cursor}/{rows[told - 1][0]}" if more else str(place.cursor),
         cursor_stale=stale,
         more=more,
         database_id=database_id,

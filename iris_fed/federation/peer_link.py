@@ -204,8 +204,8 @@ class PeerLink:
         request = SyncRequest(requester=self._runtime.cluster, cursor=cursor, wait_ms=wait_ms, max_deltas=PAGE_DELTAS)
         asked_ms = self._runtime.clock.now_ms()
         answer = await self._ask(request)
-        refused = bool(cursor) and not in_pages and answer.cursor_stale
-        self._cursor_refusals = self._cursor_refusals + 1 if refused else 0 if cursor else self._cursor_refusals
+        if cursor and not in_pages:
+            self._cursor_refusals = self._cursor_refusals + 1 if answer.cursor_stale else 0
         return request, answer, await self._apply(request, answer, asked_ms)
 
     def _until_full_set_ms(self, now: float) -> int:

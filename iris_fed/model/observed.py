@@ -38,6 +38,18 @@ class AttemptEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class Building:
+    """The attempt has started with its setup commands; Running follows when they are done."""
+
+    attempt_uid: str
+    started_ms: int
+    node: str
+    address: str = ""
+    devices: tuple[int, ...] = ()
+    ports: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """The attempt's process runs. `devices` are the indexes it was given, `ports` the numbers by name."""
 
@@ -68,4 +80,4 @@ class Sampled:
     usage: Usage
 
 
-Observation = Running | Ended | Sampled
+Observation = Building | Running | Ended | Sampled

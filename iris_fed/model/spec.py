@@ -26,6 +26,7 @@ class JobSpec:
     replicas: int = 1
     timeout_ms: int | None = None
     scheduling_timeout_ms: int | None = None
+    setup_timeout_ms: int | None = None
     max_retries_failure: int = 0
     max_retries_preemption: int = 0
     max_task_failures: int = 0
@@ -54,7 +55,13 @@ class JobSpec:
     def demand(self) -> str:
         """A key that is equal for jobs which ask for the same resources under the same constraints."""
         constraints = sorted(repr(c) for c in self.constraints if c.key != CLUSTER_KEY)
-        return sha256(repr((self.resources, constraints)).encode()).hexdigest()[:16]
+        gang = (self.coscheduling_group_by, self.replicas) if self.is_gang else None
+        return sha256(repr((self.resources, constraints, gang)).encode()).hexdigest()[:16]
+
+    @property
+    def is_gang(self) -> bool:
+        """All replicas start together or none does."""
+        return self.coscheduling_group_by is not None
 
     @property
     def routing_constraints(self) -> tuple[Constraint, ...]:

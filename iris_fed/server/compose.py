@@ -101,7 +101,7 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
             await backend.start(owner)
             stack.push_async_callback(backend.close)
 
-        loop = ControlLoop(runtime, backends, owner, ControllerAddress(url), settings.scheduling.safety_interval_s)
+        loop = ControlLoop(runtime, backends, owner, ControllerAddress(url), settings.scheduling)
         federation = _build_federation(settings, runtime, parts, stack)
         canceller = Canceller(runtime, loop, federation)
         trusted = frozenset(settings.auth.federation_peers)

@@ -169,8 +169,19 @@ def _queued_jobs(tx: Tx, demand: str) -> Iterator[QueuedJob]:
         "SELECT * FROM jobs WHERE queued_tasks > 0 AND demand = ? ORDER BY band, submitted_ms, uid", (demand,)
     )
     for row in rows:
-        tasks = tx.execute("SELECT * FROM tasks WHERE job_uid = ? AND state = 'PENDING' ORDER BY idx", (row["uid"],))
-        yield QueuedJob(job_from_row(row), map(task_from_row, tasks))
+        job = job_from_row(row)
+        if job.spec.is_gang and _has_live_task(tx, job.uid):
+            # The last round is not quite over.
+            continue
+        tasks = tx.execute("SELECT * FROM tasks WHERE job_uid = ? AND state = 'PENDING' ORDER BY idx", (job.uid,))
+        yield QueuedJob(job, map(task_from_row, tasks))
+
+
+def _has_live_task(tx: Tx, job_uid: int) -> bool:
+    row = tx.execute(
+        "SELECT 1 FROM tasks WHERE job_uid = ? AND state IN ('ASSIGNED', 'BUILDING', 'RUNNING') LIMIT 1", (job_uid,)
+    ).fetchone()
+    return row is not None
 
 
 def count_queued_tasks(tx: Tx) -> int:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.federation.world import Pair, World
 
@@ -16,9 +17,14 @@ def keys() -> dict[str, str]:
 
 @pytest.fixture
 async def world(tmp_path: Path, keys: dict[str, str]) -> AsyncIterator[World]:
+    """Fails a test in which a loop crashed, or anything else went wrong that is ours to prevent."""
     world = World(tmp_path, keys)
-    yield world
-    await world.close()
+    with capture_logs() as events:
+        yield world
+        await world.close()
+    errors = [event for event in events if event["log_level"] in ("error", "critical")]
+    assert [event for event in errors if event["event"] not in world.expected_errors] == []
+    assert world.failures == []
 
 
 @pytest.fixture

@@ -106,6 +106,30 @@ async def test_a_cancel_survives_a_crash_of_the_parent_before_it_was_heard(pair:
     await seen(pair.hub, job_id, KILLED)
 
 
+async def test_jobs_that_are_cancelled_at_any_moment_of_their_way_all_end_and_leave_nothing_running(pair: Pair) -> None:
+    async def submit_and_cancel(number: int) -> str:
+        name = f"train-{number}"
+        submit = asyncio.create_task(pair.hub.client.submit(gpu_job(name)))
+        user = (await pair.hub.client.whoami()).user_id
+        # Sooner or later by a few requests each.
+        for _ in range(number):
+            await pair.hub.client.info()
+        await until(lambda: _exists(pair, f"/{user}/{name}"))
+        await pair.hub.client.cancel(f"/{user}/{name}")
+        return await submit
+
+    ids = await asyncio.gather(*(submit_and_cancel(number) for number in range(8)))
+    for job_id in ids:
+        await seen(pair.hub, job_id, KILLED)
+    engine = pair.lab.engine
+    assert [uid for uid, attempt in engine.attempts.items() if attempt.end is None] == []
+    assert await pair.hub.rows("SELECT 1 FROM federated_jobs WHERE state <> 'CLOSED'") == []
+
+
+async def _exists(pair: Pair, job_id: str) -> bool:
+    return job_id in await pair.hub.client.job_states([job_id])
+
+
 async def _held(pair: Pair) -> bool:
     return bool(pair.wire.held)
 

@@ -1,14 +1,20 @@
 """FederationSync as a peer serves it, and what the parent makes of a peer that lost its memory."""
 
+import time
+
 import pytest
 
+from iris_fed.federation import changes, peer_link
+from iris_fed.model.resources import Usage
 from iris_fed.rpc.connect_client import Channel
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.job import job_pb2
 from tests.federation.world import (
     FAILED,
+    KILLED,
     PENDING,
     RUNNING,
+    SUCCEEDED,
     WORKER_FAILED,
     Cluster,
     Pair,
@@ -66,6 +72,20 @@ async def test_an_empty_cursor_brings_everything_in_pages_of_the_size_asked_for(
     assert [page.more for page in pages] == [True, True, False]
     assert [delta.job_id for page in pages for delta in page.deltas] == ids
     assert len({delta.handoff_nonce for page in pages for delta in page.deltas}) == 5
+
+
+async def test_a_page_ends_early_when_its_jobs_have_many_tasks(
+    pair: Pair, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MAX_PAGE_TASKS", 3)
+    for number in range(3):
+        await pair.hub.client.submit(gpu_job(f"wide-{number}", replicas=2))
+    await started(pair.lab, 6)
+    first = await ask(channel)
+    second = await ask(channel, first.next_cursor)
+    assert [(len(page.deltas), page.more) for page in (first, second)] == [(2, True), (1, False)]
+    assert sum(len(delta.changed_tasks) for page in (first, second) for delta in page.deltas) == 6
+    assert second.next_cursor == (await ask(channel, max_deltas=None)).next_cursor
 
 
 async def test_what_changes_between_the_pages_of_a_full_set_is_told_in_it_or_right_after(
@@ -137,6 +157,38 @@ async def test_a_parent_without_our_extensions_gets_one_row_per_id_without_fence
     assert [delta.handoff_nonce for delta in with_ours.deltas if delta.tombstone] == ["never.arrived"]
 
 
+async def test_a_pruned_job_is_told_as_it_ended_and_its_delivery_is_still_acknowledged(pair: Pair) -> None:
+    pair.wire.mend()
+    pair.wire.hang("FederationSync")
+    pair.wire.lose_answers("LaunchJob")
+    job_id = await pair.hub.client.submit(gpu_job())
+    (uid,) = await started(pair.lab)
+    pair.lab.engine.finish(uid, exit_code=0)
+    await seen(pair.lab, job_id.replace("/train", "/hub.train"), SUCCEEDED)
+    await prune(pair.lab)
+    pair.wire.mend()
+    pair.wire.hang("FederationSync")
+    await seen(pair.hub, job_id, status="ASSIGNED")
+    pair.wire.mend()
+    assert (await seen(pair.hub, job_id, SUCCEEDED)).exit_code == 0
+    await started(pair.lab)
+
+
+async def test_a_parent_without_our_extensions_hears_nothing_of_a_pruned_incarnation_whose_name_lives_on(
+    pair: Pair, channel: Channel
+) -> None:
+    job_id = await pair.hub.client.submit(gpu_job())
+    (uid,) = await started(pair.lab)
+    pair.lab.engine.finish(uid)
+    await seen(pair.hub, job_id, SUCCEEDED)
+    await prune(pair.lab)
+    await pair.hub.client.submit(gpu_job())
+    await started(pair.lab, 2)
+    everything = await ask(channel, max_deltas=None)
+    assert [delta.tombstone for delta in everything.deltas] == [False]
+    assert sorted(delta.tombstone for delta in (await ask(channel)).deltas) == [False, True]
+
+
 async def test_the_whole_set_comes_at_once_however_large_without_our_extensions(pair: Pair, channel: Channel) -> None:
     ids = await handed_off(pair, 8)
     everything = await ask(channel, max_deltas=None)
@@ -176,16 +228,86 @@ async def test_a_new_database_takes_new_jobs(pair: Pair) -> None:
     await seen(pair.hub, await pair.hub.client.submit(gpu_job()), RUNNING)
 
 
-async def test_a_parent_reads_a_set_of_many_pages_whole(pair: Pair) -> None:
+async def test_a_parent_reads_a_set_of_many_pages_whole(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = await handed_off(pair, 8)
+    for job_id in ids:
+        await seen(pair.hub, job_id.replace("hub.", ""), RUNNING)
     await pair.hub.stop()
     # As if it had never read anything.
-    await pair.hub.start()
-    await pair.hub.execute("UPDATE federation_peers SET cursor = ''")
+    pair.hub.edit_at_rest("UPDATE federation_peers SET cursor = ''")
     for uid in await started(pair.lab, 8):
         pair.lab.engine.finish(uid, exit_code=6)
     for job_id in ids:
+        await seen(pair.lab, job_id, FAILED)
+    monkeypatch.setattr(peer_link, "PAGE_DELTAS", 3)
+    before = pair.wire.seen.count("FederationSync")
+    await pair.hub.start()
+    for job_id in ids:
         assert (await seen(pair.hub, job_id.replace("hub.", ""), FAILED)).exit_code == 6
+    assert pair.wire.seen.count("FederationSync") - before >= 3
+
+
+async def test_a_parent_that_dies_between_two_pages_reads_the_set_again(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = await handed_off(pair, 5)
+    for job_id in ids:
+        await seen(pair.hub, job_id.replace("hub.", ""), RUNNING)
+    await pair.hub.stop()
+    pair.hub.edit_at_rest("UPDATE federation_peers SET cursor = ''")
+    uids = await started(pair.lab, 5)
+    pair.lab.engine.finish(uids[4], exit_code=6)
+    monkeypatch.setattr(peer_link, "PAGE_DELTAS", 2)
+    await pair.hub.start()
+    pages = pair.wire.arrived.count("FederationSync")
+
+    async def within_the_set() -> bool:
+        if pair.wire.arrived.count("FederationSync") > pages + 1:
+            pair.wire.hang("FederationSync")
+        return bool(pair.wire.held)
+
+    await until(within_the_set)
+    await pair.hub.crash()
+    await pair.hub.start()
+    assert (await seen(pair.hub, ids[4].replace("hub.", ""), FAILED)).exit_code == 6
+    assert [(await seen(pair.hub, job_id.replace("hub.", ""))).state for job_id in ids[:4]] == [RUNNING] * 4
+
+
+@pytest.mark.parametrize("row", ["without nonce", "unreadable"])
+async def test_a_set_that_does_not_name_a_job_by_its_nonce_is_no_proof_that_it_is_missing(
+    world: World, row: str
+) -> None:
+    pair = await world.pair(hub={"federation": {"lost_after_s": 0.3, "poll_interval_s": 0.05}})
+    job_id = await pair.hub.client.submit(gpu_job())
+    await started(pair.lab)
+    await seen(pair.hub, job_id, RUNNING, status="SYNCED")
+    (handle,) = await pair.hub.rows("SELECT remote_job_id FROM federated_jobs")
+    told = handle["remote_job_id"] if row == "without nonce" else "nonsense"
+    summary = job_pb2.JobStatus(job_id=told, state=job_pb2.JOB_STATE_RUNNING)
+    answer = Controller.FederationSyncResponse(
+        deltas=[Controller.FederationJobDelta(job_id=told, summary=summary)], next_cursor="17", cursor_stale=True
+    )
+    pair.wire.mend()
+    pair.wire.answer("FederationSync", 200, "application/proto", answer.SerializeToString())
+    began, before = time.monotonic(), pair.wire.seen.count("FederationSync")
+
+    async def past_the_grace() -> bool:
+        return time.monotonic() - began > 0.6 and pair.wire.seen.count("FederationSync") >= before + 6
+
+    await until(past_the_grace)
+    job = await seen(pair.hub, job_id)
+    assert (job.state, job.pending_reason) == (RUNNING, "")
+
+
+async def test_an_incarnation_that_is_over_here_but_alive_there_is_ended_there(pair: Pair) -> None:
+    job_id = await pair.hub.client.submit(gpu_job())
+    (uid,) = await started(pair.lab)
+    await seen(pair.hub, job_id, RUNNING)
+    await pair.hub.execute("UPDATE federated_jobs SET state = 'CLOSED', closed_ms = 1")
+    await pair.hub.execute("UPDATE jobs SET state = 'KILLED', finished_ms = 1")
+    pair.lab.engine.use(uid, Usage(memory_bytes=2**20))
+    await seen(pair.lab, job_id.replace("/train", "/hub.train"), KILLED)
+    assert (await seen(pair.hub, job_id)).state == KILLED
 
 
 async def test_held_requests_are_answered_when_the_peer_stops(pair: Pair, channel: Channel) -> None:
@@ -200,6 +322,14 @@ async def test_held_requests_are_answered_when_the_peer_stops(pair: Pair, channe
 
     await until(stop_when_held)
     assert (await held).next_cursor == cursor
+
+
+async def prune(cluster: Cluster) -> None:
+    """Its finished received job leaves the handle, with how it ended."""
+    await cluster.execute(
+        "UPDATE federated_jobs SET state = 'PRUNED', closed_ms = 1, end_state = 'SUCCEEDED', end_exit_code = 0"
+    )
+    await cluster.execute("DELETE FROM jobs")
 
 
 async def forget_everything(cluster: Cluster) -> None:

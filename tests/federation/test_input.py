@@ -83,7 +83,7 @@ async def test_a_body_that_is_no_request_is_an_invalid_argument(world: World, me
         ("LaunchJob", job(resources={"device": {"gpu": {"count": -1}}}), "count"),
         ("LaunchJob", job(timeout={"milliseconds": "-1"}), "timeout"),
         ("LaunchJob", job(timeout="3s"), "timeout"),
-        ("LaunchJob", job(constraints=[{"key": "region", "op": "CONSTRAINT_OP_LIKE"}]), "op field: Invalid enum value"),
+        ("LaunchJob", job(constraints=[{"key": "region", "op": "CONSTRAINT_OP_LIKE"}]), "constraints[0].op"),
         ("LaunchJob", job(constraints=[{"key": "region", "op": 77, "value": {"stringValue": "eu"}}]), "constraints"),
         ("LaunchJob", job(constraints=[{"key": "", "value": {"stringValue": "eu"}}]), "constraints"),
         ("LaunchJob", job(existingJobPolicy="EXISTING_JOB_POLICY_MAYBE"), "existingJobPolicy"),

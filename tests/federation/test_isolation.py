@@ -84,6 +84,25 @@ async def in_contact_with_one(world: World) -> None:
     await until(one)
 
 
+async def test_a_lost_peer_is_shown_with_its_last_backends_and_the_time_of_the_first_loss(world: World) -> None:
+    pair = await world.pair()
+    (there,) = (await pair.hub.client.peers()).peers
+    assert (there.reachable, [backend.name for backend in there.backends]) == (True, ["lab-node"])
+    pair.wire.cut()
+    await in_contact(pair.hub, reachable=False)
+    (lost,) = (await pair.hub.client.peers()).peers
+    heartbeats = pair.wire.seen.count("ListBackends")
+
+    async def two_more() -> bool:
+        return pair.wire.seen.count("ListBackends") >= heartbeats + 2
+
+    await until(two_more)
+    (later,) = (await pair.hub.client.peers()).peers
+    assert [backend.name for backend in later.backends] == ["lab-node"]
+    assert later.unreachable_since_ms == lost.unreachable_since_ms
+    assert there.last_contact_ms <= later.last_contact_ms <= later.unreachable_since_ms
+
+
 async def test_a_peer_that_answers_nonsense_is_shown_as_such_and_is_asked_again(world: World) -> None:
     pair = await world.pair()
     pair.wire.mend()

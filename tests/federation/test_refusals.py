@@ -1,10 +1,11 @@
 """What a peer refuses for good, what is only tried again, and what ends when time is up."""
 
+import asyncio
 import json
 
 import pytest
 
-from iris_fed.errors import InvalidArgument
+from iris_fed.errors import InvalidArgument, Unavailable
 from tests.federation.world import (
     FAILED,
     PENDING,
@@ -16,6 +17,7 @@ from tests.federation.world import (
     in_contact,
     seen,
     started,
+    until,
 )
 
 
@@ -89,6 +91,26 @@ async def test_a_refusal_after_an_unanswered_delivery_first_makes_sure_that_no_c
     assert not pair.lab.engine.launched
 
 
+async def test_a_refusal_after_a_crash_with_a_delivery_under_way_makes_sure_that_no_copy_runs(pair: Pair) -> None:
+    pair.wire.hang("LaunchJob")
+    submit = asyncio.create_task(pair.hub.client.submit(gpu_job()))
+    await until(lambda: _held(pair))
+    await pair.hub.crash()
+    with pytest.raises(Unavailable):
+        await submit
+    pair.wire.answer("LaunchJob", 400, "application/json", connect_error("permission_denied", "go away"))
+    await pair.hub.start()
+    (job,) = [job async for job in pair.hub.client.list_jobs()]
+    await seen(pair.hub, job.job_id, FAILED, status="REJECTED")
+    status, _ = await pair.wire.deliver_late(pair.wire.held[0])
+    assert status == 409
+    assert not pair.lab.engine.launched
+
+
+async def _held(pair: Pair) -> bool:
+    return bool(pair.wire.held)
+
+
 async def test_a_job_that_could_not_be_handed_over_in_time_fails_and_says_so(world: World) -> None:
     pair = await world.pair(hub={"federation": {"handoff_expiry_s": 0.4}})
     pair.wire.answer("LaunchJob", 503, "application/json", connect_error("unavailable", "starting"))
@@ -108,7 +130,8 @@ async def test_a_job_that_never_left_fails_when_its_time_is_up_although_the_peer
     assert "LaunchJob" not in pair.wire.arrived
 
 
-async def test_a_row_that_cannot_be_applied_does_not_hold_up_the_others(pair: Pair) -> None:
+async def test_a_row_that_cannot_be_applied_does_not_hold_up_the_others(world: World, pair: Pair) -> None:
+    world.expected_errors.add("sync.row_refused")
     spoilt = await pair.hub.client.submit(gpu_job("spoilt"))
     good = await pair.hub.client.submit(gpu_job("good"))
     first, second = await started(pair.lab, 2)

@@ -16,10 +16,14 @@ ALWAYS = 1_000_000
 
 
 class Served:
-    """An application whose requests under way can be ended, as the end of its process would."""
+    """An application whose requests under way can be ended, as the end of its process would.
 
-    def __init__(self, app: ASGIApp) -> None:
+    What it raises, instead of answering, is added to `failures`.
+    """
+
+    def __init__(self, app: ASGIApp, failures: list[Exception]) -> None:
         self._app = app
+        self.failures = failures
         self._under_way: set[asyncio.Task[object]] = set()
         self.down = asyncio.Event()
 
@@ -29,6 +33,9 @@ class Served:
         self._under_way.add(task)
         try:
             await self._app(scope, receive, send)
+        except Exception as error:
+            self.failures.append(error)
+            raise
         finally:
             self._under_way.discard(task)
 

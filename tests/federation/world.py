@@ -157,6 +157,13 @@ class Cluster:
     async def execute(self, sql: str, *values: Any) -> None:
         await self.running.db.write(lambda tx: tx.execute(sql, values).rowcount)
 
+    def edit_at_rest(self, sql: str) -> None:
+        """Change the database of a controller that does not run."""
+        assert self.controller is None
+        with contextlib.closing(sqlite3.connect(self.state_dir / DATABASE_NAME)) as database:
+            database.execute(sql)
+            database.commit()
+
     def token_for(self, peer: str) -> str:
         """A federation token of this cluster's own."""
         key = private_key_from_pem(self.world.key(self.name), "test")
@@ -165,7 +172,7 @@ class Cluster:
     async def _serve(self, started: "asyncio.Future[None]") -> None:
         try:
             async with running_controller(self._settings(), self.url, self._parts()) as controller:
-                self.controller, self.served = controller, Served(controller.asgi)
+                self.controller, self.served = controller, Served(controller.asgi, self.world.failures)
                 started.set_result(None)
                 await self._stop.wait()
         except BaseException as error:
@@ -220,13 +227,19 @@ class Cluster:
 
 
 class World:
-    """All clusters of a test, and the wires between them."""
+    """All clusters of a test, and the wires between them.
+
+    `failures` is what applications raised instead of answering. `expected_errors` are the events
+    that a test may leave in the log as errors.
+    """
 
     def __init__(self, directory: Path, keys: dict[str, str]) -> None:
         self._directory = directory
         self._keys = keys
         self._wires: dict[tuple[str, str], Wire] = {}
         self.clusters: dict[str, Cluster] = {}
+        self.failures: list[Exception] = []
+        self.expected_errors: set[str] = set()
 
     async def add(self, name: str, *, start: bool = True, h100: int = 0, **settings: Any) -> Cluster:
         """A cluster with one backend: CPUs only, or `h100` chips."""

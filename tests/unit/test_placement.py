@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iris_fed.decide.newjob import new_job
-from iris_fed.decide.placement import Place, Plan, choose_places
+from iris_fed.decide.placement import Patience, Place, Plan, choose_places
 from iris_fed.model.constraints import Constraint, Op
 from iris_fed.model.jobs import DemandQueue, Job, QueuedJob, Task
 from iris_fed.model.resources import BackendSummary, Device, DeviceKind, NodeFree, NodeShape, Resources
@@ -16,6 +16,12 @@ from iris_fed.model.spec import JobSpec, Submission
 from iris_fed.model.states import Band
 
 GIB = 2**30
+
+NEVER_MS = 10**15
+
+
+def at_most(limit: int) -> Patience:
+    return Patience(limit, NEVER_MS)
 
 
 def place(name: str, *nodes: NodeFree, largest: NodeShape | None = None, **attributes: str) -> Place:
@@ -66,13 +72,13 @@ def test_the_strongest_band_goes_first_and_within_it_the_oldest() -> None:
         job(4, asks(), band=Band.SYSTEM, at=99),
         job(5, asks(2), band=Band.PRODUCTION, at=50),
     ]
-    plan = choose_places(queues(jobs), [place("p", node("n", cpus=100))], 0, 10)
+    plan = choose_places(queues(jobs), [place("p", node("n", cpus=100))], 0, at_most(10))
     assert [uid for uid, _, _ in placed(plan)] == [4, 5, 3, 2, 1]
 
 
 def test_what_does_not_fit_blocks_nothing_that_does() -> None:
     jobs = [job(1, asks(cpus=32), band=Band.SYSTEM), job(2, asks(cpus=2)), job(3, asks(cpus=64), at=1), job(4, asks())]
-    plan = choose_places(queues(jobs), [place("p", node("n", cpus=4))], 0, 10)
+    plan = choose_places(queues(jobs), [place("p", node("n", cpus=4))], 0, at_most(10))
     assert placed(plan) == [(2, 0, "n"), (4, 0, "n")]
     assert plan.waiting[jobs[0].demand] == "waiting for room: 32 CPUs asked for, 4 free"
     assert set(plan.waiting) == {jobs[0].demand, jobs[2].demand}
@@ -80,36 +86,41 @@ def test_what_does_not_fit_blocks_nothing_that_does() -> None:
 
 def test_a_job_takes_what_room_there_is_and_the_rest_of_it_waits() -> None:
     jobs = [job(1, asks(gpus=4), replicas=3)]
-    plan = choose_places(queues(jobs), [place("p", node("n", h100=8), device_type="gpu", device_variant="h100")], 0, 10)
+    plan = choose_places(
+        queues(jobs),
+        [place("p", node("n", h100=8), device_type="gpu", device_variant="h100")],
+        0,
+        at_most(10),
+    )
     assert placed(plan) == [(1, 0, "n"), (1, 1, "n")]
     assert plan.waiting[jobs[0].demand] == "waiting for room: 4 x h100 asked for, 0 free"
 
 
 def test_a_task_in_back_off_is_passed_by_and_blocks_none_behind_it() -> None:
     jobs = [job(1, asks(), replicas=2), job(2, asks(), at=1)]
-    plan = choose_places(queues(jobs, {(1, 0): 500}), [place("p", node("n"))], 499, 10)
+    plan = choose_places(queues(jobs, {(1, 0): 500}), [place("p", node("n"))], 499, at_most(10))
     assert placed(plan) == [(1, 1, "n"), (2, 0, "n")]
     assert not plan.waiting
-    assert (1, 0, "n") in placed(choose_places(queues(jobs, {(1, 0): 500}), [place("p", node("n"))], 500, 10))
+    assert (1, 0, "n") in placed(choose_places(queues(jobs, {(1, 0): 500}), [place("p", node("n"))], 500, at_most(10)))
 
 
 def test_no_more_is_placed_than_the_limit() -> None:
-    plan = choose_places(queues([job(1, asks(), replicas=9)]), [place("p", node("n", cpus=100))], 0, 4)
+    plan = choose_places(queues([job(1, asks(), replicas=9)]), [place("p", node("n", cpus=100))], 0, at_most(4))
     assert [index for _, index, _ in placed(plan)] == [0, 1, 2, 3]
 
 
 def test_small_work_goes_where_the_least_is_left_and_keeps_off_accelerators() -> None:
     places = [place("p", node("gpus", h100=8), node("large", cpus=64), node("small", cpus=2))]
-    assert placed(choose_places(queues([job(1, asks())]), places, 0, 1)) == [(1, 0, "small")]
+    assert placed(choose_places(queues([job(1, asks())]), places, 0, at_most(1))) == [(1, 0, "small")]
     only_gpus = [place("p", node("gpus", h100=8))]
-    assert placed(choose_places(queues([job(1, asks())]), only_gpus, 0, 1)) == [(1, 0, "gpus")]
+    assert placed(choose_places(queues([job(1, asks())]), only_gpus, 0, at_most(1))) == [(1, 0, "gpus")]
 
 
 def test_a_pinned_job_goes_to_its_backend_or_waits() -> None:
     pin = Constraint("backend", Op.EQ, ("q",))
     places = [place("p", node("n1", cpus=64)), place("q", node("n2", cpus=1))]
     jobs = [job(1, asks(), 2, Band.BATCH, 0, pin)]
-    plan = choose_places(queues(jobs), places, 0, 9)
+    plan = choose_places(queues(jobs), places, 0, at_most(9))
     assert placed(plan) == [(1, 0, "n2")]
     assert plan.waiting[jobs[0].demand] == "waiting for room: 1 CPUs asked for, 0 free"
 
@@ -118,24 +129,26 @@ def test_a_constraint_keeps_a_job_off_places_that_do_not_meet_it_and_says_so() -
     region = Constraint("region", Op.EQ, ("eu",))
     places = [place("p", node("n1"), region="us"), place("q", node("n2"))]
     jobs = [job(1, asks(), 1, Band.BATCH, 0, region)]
-    assert placed(choose_places(queues(jobs), [*places, place("r", node("n3"), region="eu")], 0, 9)) == [(1, 0, "n3")]
-    assert choose_places(queues(jobs), places, 0, 9).waiting[jobs[0].demand] == (
+    assert placed(choose_places(queues(jobs), [*places, place("r", node("n3"), region="eu")], 0, at_most(9))) == [
+        (1, 0, "n3")
+    ]
+    assert choose_places(queues(jobs), places, 0, at_most(9)).waiting[jobs[0].demand] == (
         "no backend here can host it now; p: region = eu is not satisfied: it offers region us; "
         "q: region = eu is not satisfied: it offers no region"
     )
-    assert choose_places(queues(jobs), [], 0, 9).waiting[jobs[0].demand].endswith("none is known")
+    assert choose_places(queues(jobs), [], 0, at_most(9)).waiting[jobs[0].demand].endswith("none is known")
 
 
 def test_any_gpu_means_one_kind_for_all_chips_of_a_replica() -> None:
     jobs = [job(1, asks(gpus=4, variant=""), replicas=3)]
-    plan = choose_places(queues(jobs), [place("p", node("n", h100=5, a100=5), device_type="gpu")], 0, 9)
+    plan = choose_places(queues(jobs), [place("p", node("n", h100=5, a100=5), device_type="gpu")], 0, at_most(9))
     assert len(plan.placed) == 2
     assert plan.waiting[jobs[0].demand] == "waiting for room: 4 x gpu asked for, 1 free"
 
 
 def test_memory_is_counted() -> None:
     jobs = [job(1, asks(gib=40), replicas=2)]
-    plan = choose_places(queues(jobs), [place("p", node("n", gib=64))], 0, 9)
+    plan = choose_places(queues(jobs), [place("p", node("n", gib=64))], 0, at_most(9))
     assert len(plan.placed) == 1
     assert plan.waiting[jobs[0].demand] == "waiting for room: 40960 MiB of memory asked for, 24576 MiB free"
 
@@ -166,7 +179,7 @@ def test_no_node_is_given_more_than_it_has_and_no_fitting_task_is_left(
     jobs: list[Job], nodes: list[NodeFree], limit: int
 ) -> None:
     places = [Place(ACCELERATED, tuple(nodes))]
-    plan = choose_places(queues(jobs), places, 0, limit)
+    plan = choose_places(queues(jobs), places, 0, at_most(limit))
     by_uid = {one.uid: one.spec.resources for one in jobs}
     assert len(plan.placed) <= limit
     assert len({(one.job_uid, one.task_index) for one in plan.placed}) == len(plan.placed)
@@ -198,8 +211,8 @@ def test_weaker_work_never_takes_a_place_from_stronger(
     places = [Place(ACCELERATED, tuple(nodes))]
     strong = [replace(one, band=Band.SYSTEM) for one in jobs]
     weak = [replace(one, uid=one.uid + 100, band=Band.BATCH) for one in weaker]
-    alone = choose_places(queues(strong), places, 0, 1_000)
-    together = choose_places(queues([*strong, *weak]), places, 0, 1_000)
+    alone = choose_places(queues(strong), places, 0, at_most(1_000))
+    together = choose_places(queues([*strong, *weak]), places, 0, at_most(1_000))
     assert [one for one in together.placed if one.job_uid <= 100] == list(alone.placed)
 
 
@@ -213,5 +226,10 @@ def test_a_demand_without_room_is_read_no_further(size: int) -> None:
             one = job(uid, asks(cpus=4))
             yield QueuedJob(one, iter([Task(job_uid=uid, index=0, submitted_ms=0)]))
 
-    choose_places([DemandQueue(job(1, asks(cpus=4)).demand, jobs())], [place("p", node("n", cpus=4 * size))], 0, 99)
+    choose_places(
+        [DemandQueue(job(1, asks(cpus=4)).demand, jobs())],
+        [place("p", node("n", cpus=4 * size))],
+        0,
+        at_most(99),
+    )
     assert read == list(range(1, size + 2))

@@ -79,6 +79,7 @@ specs = st.builds(
     replicas=st.integers(1, 10_000),
     timeout_ms=milliseconds,
     scheduling_timeout_ms=milliseconds,
+    setup_timeout_ms=milliseconds,
     max_retries_failure=retries,
     max_retries_preemption=retries,
     max_task_failures=retries,

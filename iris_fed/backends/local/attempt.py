@@ -42,6 +42,8 @@ class Attempt:
         self.output = output
         self.pipe_fd = pipe_fd
         self.limits = Limits(0, 0, 0.0)
+        self.marker = b""
+        self._held = b""
         self.started_ms = 0
         self.reason: Reason | None = None
         self.death: Death | None = None
@@ -56,8 +58,27 @@ class Attempt:
         except BlockingIOError:
             return True
         if data:
-            self.output.write(data, now_ms)
+            self.output.write(self._without_marker(data), now_ms)
         return bool(data)
+
+    @property
+    def is_building(self) -> bool:
+        """Its setup commands run; their end is a line of its output, `marker`."""
+        return bool(self.marker)
+
+    def _without_marker(self, data: bytes) -> bytes:
+        """Hold back what may be the beginning of the marker; take the marker itself out."""
+        if not self.marker:
+            return data
+        data, self._held = self._held + data, b""
+        before, found, after = data.partition(self.marker)
+        if found:
+            self.marker = b""
+            return before + after
+        start = data.rfind(self.marker[:1])
+        if start >= 0 and self.marker.startswith(data[start:]):
+            data, self._held = data[:start], data[start:]
+        return data
 
     def drain(self, now_ms: int) -> None:
         """The last words, now that nothing of the attempt runs. Somebody else may have been handed
@@ -69,6 +90,7 @@ class Attempt:
             if not self.read_output(now_ms):
                 break
         os.close(self.pipe_fd)
+        self.output.write(self._held, now_ms)
         self.output.close()
 
     def sample(self, now_s: float) -> bool:
@@ -97,8 +119,11 @@ class Attempt:
         """How it ended, for `exit.json`. The processes are gone."""
         peak = max(int(self.usage["memory_peak_bytes"]), _credible_peak(self.death))
         usage = {**self.usage, "memory_bytes": 0, "cpu_millicores": 0, "process_count": 0, "memory_peak_bytes": peak}
+        end = _end(self.death, self.reason)
+        if self.is_building and self.reason is None and end["kind"] == "EXITED":
+            end["message"] = f"its setup failed with exit code {end['exit_code']}"
         return {
-            **_end(self.death, self.reason),
+            **end,
             "started_ms": self.started_ms,
             "finished_ms": finished_ms,
             "usage": usage,

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import dataclasses
 import socket
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from iris_fed.backends.base import (
@@ -15,24 +16,29 @@ from iris_fed.backends.base import (
     Honours,
     LaunchRequest,
     LogPage,
+    NotRunning,
     Observation,
     Owner,
     Recovery,
 )
-from iris_fed.backends.local import files, host, logfile
+from iris_fed.backends.local import files, host, logfile, workdir
+from iris_fed.backends.local.access import Access
 from iris_fed.backends.local.capacity import Ledger, lacking
 from iris_fed.backends.local.environment import task_environment
 from iris_fed.backends.local.files import Record
 from iris_fed.backends.local.link import LauncherLink
 from iris_fed.backends.local.records import AttemptRecord, Records
 from iris_fed.backends.local.settings import LocalSettings
+from iris_fed.backends.local.setup import setup_marker, with_setup
 from iris_fed.backends.local.summary import machine_shape, summarise
 from iris_fed.backends.local.tracker import Live, Tracker
 from iris_fed.backends.news import News
 from iris_fed.clock import Clock
+from iris_fed.model.files import ExecResult, FileChunk, FileListing, NoSuchFile, UnsafeBundle
 from iris_fed.model.resources import BackendSummary, NodeFree
 
 _SHUTDOWN_PATIENCE_S = 30.0
+_PROMISED_PORTS = 256
 
 
 class LocalBackend:
@@ -49,6 +55,8 @@ class LocalBackend:
         self._tracker = Tracker(self._records, self._ledger, self._news, clock, self._node, settings)
         self._link = LauncherLink(self._records.state_dir, settings.idle_s, self._tracker.hear, self._tracker.resume)
         self._ports_lock = asyncio.Lock()
+        self._promised: deque[int] = deque(maxlen=_PROMISED_PORTS)
+        self._access = Access(self._records)
         self._epoch = 0
 
     @property
@@ -111,6 +119,39 @@ class LocalBackend:
         if live is not None and live.launch is not None:
             # Whoever waits may be cancelled; what was begun is brought to its end.
             await asyncio.shield(live.launch)
+
+    async def allot_ports(self, requests: Sequence[LaunchRequest]) -> Mapping[str, Mapping[str, int]]:
+        names = [f"{request.attempt_uid}/{name}" for request in requests for name in request.ports]
+        if not names:
+            return {}
+        async with self._ports_lock:
+            free = await asyncio.to_thread(
+                host.free_ports, self._settings.advertise_host, names, self._tracker.ports() | set(self._promised)
+            )
+            # Promised until the process that was promised it has had its time to listen.
+            self._promised.extend(free.values())
+        return {
+            request.attempt_uid: {name: free[f"{request.attempt_uid}/{name}"] for name in request.ports}
+            for request in requests
+        }
+
+    def address(self, node: str) -> str:
+        return self._settings.advertise_host
+
+    async def exec(self, attempt_uid: str, argv: Sequence[str], timeout_s: float, max_bytes: int) -> ExecResult:
+        if attempt_uid not in self._tracker.live:
+            raise NotRunning(attempt_uid)
+        return await self._access.exec(attempt_uid, argv, timeout_s, max_bytes)
+
+    async def list_files(self, attempt_uid: str, path: str, limit: int) -> FileListing:
+        if attempt_uid not in self._tracker.known:
+            raise NoSuchFile(path, "is gone with its attempt's work directory")
+        return await self._access.list_files(attempt_uid, path, limit)
+
+    async def read_file(self, attempt_uid: str, path: str, offset: int, max_bytes: int) -> FileChunk:
+        if attempt_uid not in self._tracker.known:
+            raise NoSuchFile(path, "is gone with its attempt's work directory")
+        return await self._access.read_file(attempt_uid, path, offset, max_bytes)
 
     async def kill(self, attempt_uid: str) -> None:
         """Raises BackendUnavailable."""
@@ -178,6 +219,11 @@ class LocalBackend:
         uid = request.attempt_uid
         try:
             answer = await self._ask_launcher(live, request)
+        except UnsafeBundle as error:
+            self._tracker.never_began(uid)
+            end = AttemptEnd(EndKind.NOT_STARTED, 126, message=f"its bundle {error}")
+            self._news.add(Ended(uid, end, None, self._clock.now_ms()))
+            return
         except (BackendUnavailable, OSError) as error:
             self._tracker.never_began(uid)
             raise BackendUnavailable(f"{request.task_id} could not be launched: {error}") from error
@@ -188,14 +234,21 @@ class LocalBackend:
 
     async def _ask_launcher(self, live: Live, request: LaunchRequest) -> Record:
         settings, uid = self._settings, request.attempt_uid
-        ports = await self._allot_ports(live, request.ports)
-        workdir = str(self._records.folder(uid) / files.WORK)
+        ports = await self._own_ports(live, request)
+        folder = self._records.folder(uid) / files.WORK
+        if request.files or request.bundle is not None:
+            await asyncio.to_thread(workdir.fill, folder, request.files, request.bundle)
+        argv, marker = list(request.argv), ""
+        if request.setup:
+            argv, marker = with_setup(request.setup, request.argv, uid), setup_marker(uid).decode()
         devices = live.record.allotment.devices if settings.devices else None
         return await self._link.request(
             "launch",
             uid=uid,
-            argv=list(request.argv),
-            env=task_environment(request.env, workdir, settings.advertise_host, ports, devices),
+            argv=argv,
+            marker=marker,
+            setup_timeout_ms=request.setup_timeout_ms or 0,
+            env=task_environment(request.env, str(folder), settings.advertise_host, ports, devices),
             record=live.record.to_json(),
             contain="auto" if settings.use_cgroup else "warden",
             output_bytes=settings.output_bytes,
@@ -204,14 +257,10 @@ class LocalBackend:
             grace_s=settings.kill_grace_s,
         )
 
-    async def _allot_ports(self, live: Live, names: Sequence[str]) -> dict[str, int]:
-        if not names:
-            return {}
-        async with self._ports_lock:
-            taken = self._tracker.ports()
-            ports = await asyncio.to_thread(host.free_ports, self._settings.advertise_host, names, taken)
-            live.record = dataclasses.replace(live.record, ports=ports)
-            return ports
+    async def _own_ports(self, live: Live, request: LaunchRequest) -> Mapping[str, int]:
+        ports = request.given_ports or (await self.allot_ports([request])).get(request.attempt_uid, {})
+        live.record = dataclasses.replace(live.record, ports=ports)
+        return ports
 
     async def _until_output(self, uid: str, offset: int) -> None:
         while (live := self._tracker.live.get(uid)) is not None:

@@ -115,26 +115,63 @@ class Attempts:
 
     def _begin(self, attempt: Attempt, request: Record) -> None:
         attempt.started_ms = _now_ms()
+        attempt.marker = request.get("marker", "").encode()
         attempt.limits = Limits(int(request["memory_bytes"]), int(request["timeout_ms"]), float(request["grace_s"]))
         self.alive[attempt.uid] = attempt
         self._children[attempt.containment.child()] = attempt
-        process = {**attempt.containment.record(), "started_ms": attempt.started_ms}
-        with contextlib.suppress(OSError):
-            # On a full disk the attempt runs on; only a dead launcher would miss this.
-            files.write_record(attempt.folder, files.PROCESS, process, durable=False)
-        self._tell({"event": "started", "uid": attempt.uid, "started_ms": attempt.started_ms})
+        self._write_process(attempt)
+        self._tell(
+            {
+                "event": "started",
+                "uid": attempt.uid,
+                "started_ms": attempt.started_ms,
+                "building": attempt.is_building,
+            }
+        )
         self._loop.watch(attempt.pipe_fd, selectors.EVENT_READ, lambda: self._read(attempt))
-        if attempt.limits.timeout_ms > 0:
-            seconds, uid = attempt.limits.timeout_ms / 1000, attempt.uid
-            message = f"ran longer than its limit of {seconds:g} s"
-            self._loop.call_later(seconds, lambda: self.end(uid, "TIMED_OUT", message))
+        if attempt.is_building:
+            self._limit_setup(attempt, int(request.get("setup_timeout_ms", 0)))
+        else:
+            self._limit_run(attempt)
         if not self._sampling:
             self._sampling = True
             self._loop.call_later(_SAMPLE_S, self._sample)
 
+    def _write_process(self, attempt: Attempt) -> None:
+        process = {
+            **attempt.containment.record(),
+            "started_ms": attempt.started_ms,
+            "building": attempt.is_building,
+        }
+        with contextlib.suppress(OSError):
+            # On a full disk the attempt runs on; only a dead launcher would miss this.
+            files.write_record(attempt.folder, files.PROCESS, process, durable=False)
+
+    def _limit_run(self, attempt: Attempt) -> None:
+        if attempt.limits.timeout_ms > 0:
+            seconds, uid = attempt.limits.timeout_ms / 1000, attempt.uid
+            message = f"ran longer than its limit of {seconds:g} s"
+            self._loop.call_later(seconds, lambda: self.end(uid, "TIMED_OUT", message))
+
+    def _limit_setup(self, attempt: Attempt, timeout_ms: int) -> None:
+        seconds = (timeout_ms or attempt.limits.timeout_ms) / 1000
+
+        def end() -> None:
+            if attempt.is_building:
+                self.end(attempt.uid, "TIMED_OUT", f"its setup took longer than its limit of {seconds:g} s")
+
+        if seconds > 0:
+            self._loop.call_later(seconds, end)
+
     def _read(self, attempt: Attempt) -> None:
+        was_building = attempt.is_building
         if not attempt.read_output(_now_ms()):
             self._loop.unwatch(attempt.pipe_fd)
+        if was_building and not attempt.is_building:
+            attempt.started_ms = _now_ms()
+            self._write_process(attempt)
+            self._limit_run(attempt)
+            self._tell({"event": "running", "uid": attempt.uid, "started_ms": attempt.started_ms})
         self._has_output(attempt)
 
     def _force(self, attempt: Attempt) -> None:

@@ -4,13 +4,14 @@ Requests carry `id` and `op`; each gets one answer with its `id`, and `error` wh
 
     hello                                   -> pid, protocol
     launch  uid argv env record contain output_bytes memory_bytes timeout_ms grace_s
-                                            -> known: true when this uid was started before
+            marker setup_timeout_ms         -> known: true when this uid was started before
     kill    uid                             -> {}
-    list                                    -> alive: [{uid, started_ms, usage}]
+    list                                    -> alive: [{uid, started_ms, building, usage}]
     watch   uid offset                      -> alive, end; `output` follows once there is more
     shutdown                                -> {}; everything is killed, then the launcher leaves
 
-Pushed to every connection: {event: started, uid, started_ms}, {event: sampled, uid, usage},
+Pushed to every connection: {event: started, uid, started_ms, building}, {event: running, uid,
+started_ms} when the output held `marker` (setup is done), {event: sampled, uid, usage},
 {event: output, uid, end}, {event: ended, uid, record} with the content of `exit.json`.
 Standard library only.
 """
@@ -101,7 +102,12 @@ class Service:
         return {"alive": [self._alive(attempt) for attempt in self._attempts.alive.values()]}
 
     def _alive(self, attempt: Attempt) -> Record:
-        return {"uid": attempt.uid, "started_ms": attempt.started_ms, "usage": attempt.usage}
+        return {
+            "uid": attempt.uid,
+            "started_ms": attempt.started_ms,
+            "building": attempt.is_building,
+            "usage": attempt.usage,
+        }
 
     def _watch(self, request: Record) -> Record:
         """The lowest offset that somebody waits for; whoever waits for more asks again."""

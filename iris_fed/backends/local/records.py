@@ -42,6 +42,7 @@ class AttemptRecord:
     cgroup: str = ""
     process: Process | None = None
     started_ms: int = 0
+    building: bool = False
 
     def to_json(self) -> Record:
         return {
@@ -75,6 +76,7 @@ def parse_attempt(record: Record, process: Record | None) -> AttemptRecord:
         cgroup=record["cgroup"],
         process=None if process is None else _parse_process(process, boot),
         started_ms=0 if process is None else process["started_ms"],
+        building=process is not None and process.get("building", False),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from iris_fed.backends.base import AttemptEnd, Ended, EndKind, Observation, Running, Sampled, Stranger
+from iris_fed.backends.base import AttemptEnd, Building, Ended, EndKind, Observation, Running, Sampled, Stranger
 from iris_fed.backends.local import orphans, records
 from iris_fed.backends.local.capacity import Ledger
 from iris_fed.backends.local.client import LauncherClient
@@ -28,6 +28,7 @@ class Live:
 
     record: AttemptRecord
     started_ms: int = 0
+    building: bool = False
     launch: asyncio.Task[None] | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -85,8 +86,8 @@ class Tracker:
         if live is None:
             return
         match event["event"]:
-            case "started":
-                self._started(live, event["started_ms"])
+            case "started" | "running":
+                self._started(live, event["started_ms"], event.get("building", False))
             case "sampled":
                 self._news.add(Sampled(uid, records.parse_usage(event["usage"])))
             case "ended":
@@ -102,7 +103,7 @@ class Tracker:
             self._was_read = True
         for uid, live in list(self.live.items()):
             if uid in alive:
-                self._started(live, alive[uid]["started_ms"])
+                self._started(live, alive[uid]["started_ms"], alive[uid].get("building", False))
             elif live.launch is None:
                 await self.settle(uid)
             live.notify()
@@ -142,7 +143,7 @@ class Tracker:
                 await asyncio.to_thread(orphans.sweep, uid, process)
             return False
         live.record = record
-        self._started(live, record.started_ms or self._clock.now_ms())
+        self._started(live, record.started_ms or self._clock.now_ms(), record.building)
         log.warning("attempt runs without its launcher", attempt_uid=uid, pid=process.pid)
         if record.timeout_ms > 0:
             left_ms = live.started_ms + record.timeout_ms - self._clock.now_ms()
@@ -166,15 +167,16 @@ class Tracker:
             ended = records.parse_end(uid, record)
         self._ended(ended)
 
-    def _started(self, live: Live, started_ms: int) -> None:
-        if live.started_ms == 0:
-            live.started_ms = started_ms
+    def _started(self, live: Live, started_ms: int, building: bool) -> None:
+        if live.started_ms == 0 or (live.building and not building):
+            live.started_ms, live.building = started_ms, building
             self._news.add(self._running(live))
 
-    def _running(self, live: Live) -> Running:
+    def _running(self, live: Live) -> Building | Running:
         record = live.record
         host = self._settings.advertise_host
-        return Running(record.uid, live.started_ms, self._node, host, record.allotment.devices, dict(record.ports))
+        kind = Building if live.building else Running
+        return kind(record.uid, live.started_ms, self._node, host, record.allotment.devices, dict(record.ports))
 
     def _ended(self, ended: Ended) -> None:
         self._drop(ended.attempt_uid)

@@ -53,6 +53,7 @@ def _request(spec: JobSpec) -> Controller.LaunchJobRequest:
         ),
         bundle_id=spec.bundle_id or None,
         scheduling_timeout=wire_duration(spec.scheduling_timeout_ms),
+        setup_timeout=wire_duration(spec.setup_timeout_ms),
         ports=spec.ports,
         max_task_failures=spec.max_task_failures,
         max_retries_failure=spec.max_retries_failure,

@@ -64,6 +64,7 @@ def spec_from_wire(request: Controller.LaunchJobRequest, bounds: Limits) -> JobS
         ports=_ports(request.ports),
         replicas=whole(request.replicas, 0, bounds.replicas, "replicas") or 1,
         timeout_ms=duration_ms(request.timeout, "timeout"),
+        setup_timeout_ms=duration_ms(request.setup_timeout, "setup_timeout"),
         scheduling_timeout_ms=duration_ms(request.scheduling_timeout, "scheduling_timeout"),
         max_retries_failure=whole(request.max_retries_failure, 0, limits.MAX_RETRIES, "max_retries_failure"),
         max_retries_preemption=whole(request.max_retries_preemption, 0, limits.MAX_RETRIES, "max_retries_preemption"),

@@ -1,0 +1,330 @@
+"""Real controllers, each with a directory, keys and a port of its own, and the real command beside them."""
+
+import getpass
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+from iris_fed.cli.demo.sweep import sweep
+from iris_fed.cli.setup import new_key_pair, write_new
+
+COMMAND = str(Path(sys.executable).with_name("iris-fed"))
+COMMAND_LIMIT_S = 40.0
+START_LIMIT_S = 20.0
+STOP_LIMIT_S = 15.0
+CALL_LIMIT_S = 10.0
+POLL_S = 0.03
+HEARTBEATS = {"heartbeat_interval_s": 0.5, "heartbeat_timeout_s": 0.4}
+
+OWN_METHODS = frozenset({"ListJobEvents", "GetClusterInfo"})
+ME = getpass.getuser()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Of somebody who has configured nothing; `more` on top."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("IRIS_", "XDG_"))}
+    return kept | {"HOME": "/nonexistent", "COLUMNS": "200"} | more
+
+
+def iris_fed(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None, text: str = "") -> Ended:
+    """Run the command to its end, with `text` on its standard input."""
+    done = subprocess.run(
+        [COMMAND, *arguments],
+        env=clean_environment() if env is None else env,
+        cwd=cwd,
+        input=text.encode(),
+        capture_output=True,
+        timeout=COMMAND_LIMIT_S,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode())
+
+
+def whole_id(job: str) -> str:
+    return job if job.startswith("/") else f"/{ME}/{job}"
+
+
+def poll(look: Callable[[], T | None], what: str, limit_s: float = 15.0) -> T:
+    """What `look` finds, once it is true."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(POLL_S)
+    raise AssertionError(f"not within {limit_s:g} s: {what}")
+
+
+def processes_naming(directory: Path) -> list[psutil.Process]:
+    """Live processes that have the directory in their command line, environment or working directory."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = [*process.cmdline(), *process.environ().values(), process.cwd()]
+            dead = process.status() == psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            continue
+        if process.pid != os.getpid() and not dead and any(str(directory) in word for word in words):
+            found.append(process)
+    return found
+
+
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@dataclass(slots=True)
+class Cluster:
+    """`settings` is its configuration but for name, port and state directory."""
+
+    name: str
+    directory: Path
+    settings: dict[str, Any] = field(default_factory=dict)
+    public_key: str = ""
+    port: int = 0
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @classmethod
+    def make(cls, root: Path, name: str, directory: str = "", **settings: Any) -> "Cluster":
+        """With fresh keys, in a directory of its own below `root`."""
+        home = root / (directory or name)
+        home.mkdir()
+        private, public = new_key_pair()
+        write_new(home / "signing-key.pem", private, 0o600)
+        write_new(home / "nonce.key", os.urandom(32).hex(), 0o600)
+        keys = {"signing_key": "file:signing-key.pem", "nonce_key": "file:nonce.key"}
+        auth = keys | settings.pop("auth", {})
+        backends = settings.pop("backends", [{"id": "local", "kill_grace_s": 1.0}])
+        return cls(name, home, {"federation": HEARTBEATS, "auth": auth, "backends": backends, **settings}, public)
+
+    @property
+    def state_dir(self) -> Path:
+        return self.directory / "state"
+
+    @property
+    def config(self) -> Path:
+        return self.directory / "iris-fed.yaml"
+
+    @property
+    def url(self) -> str:
+        return (self.state_dir / "controller.url").read_text().strip()
+
+    @property
+    def log(self) -> str:
+        return (self.directory / "controller.log").read_text()
+
+    def write_config(self) -> Path:
+        whole = {
+            "cluster": {"name": self.name},
+            "state_dir": "state",
+            "listen": {"port": self.port},
+            "shutdown_grace_s": 5.0,
+            **self.settings,
+        }
+        self.config.write_text(json.dumps(whole, indent=1))
+        return self.config
+
+    def launch(self) -> None:
+        """Start the controller; `until_ready` waits for it."""
+        (self.state_dir / "controller.url").unlink(missing_ok=True)
+        with (self.directory / "controller.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [COMMAND, "serve", "--exit-with-parent", "--config", str(self.write_config())],
+                env=clean_environment(),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def until_ready(self) -> None:
+        """The port it gets the first time it keeps."""
+        poll(self._is_ready, f"{self.name} is ready", START_LIMIT_S)
+        self.port = int(self.url.rpartition(":")[2])
+
+    def start(self) -> "Cluster":
+        self.launch()
+        self.until_ready()
+        return self
+
+    def kill(self) -> None:
+        """kill -9, as a crash would."""
+        assert self.process is not None
+        self.process.kill()
+        self._collect()
+
+    def stop(self) -> int:
+        """SIGTERM; its exit code. One that does not go is killed, and then the wait has failed."""
+        assert self.process is not None
+        self.process.terminate()
+        try:
+            return self._collect()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(STOP_LIMIT_S)
+            raise
+
+    def env(self, **more: str) -> dict[str, str]:
+        """Of somebody who speaks to this controller."""
+        token_file = str(self.state_dir / "admin.token")
+        return clean_environment(IRIS_FED_CONTROLLER=self.url, IRIS_FED_TOKEN_FILE=token_file, **more)
+
+    def run(self, *arguments: str, **more: str) -> Ended:
+        return iris_fed(*arguments, env=self.env(**more))
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """The one document on the standard output of `<noun> <verb> --json ...`."""
+        ended = self.run(*arguments[:2], "--json", *arguments[2:])
+        assert ended.code == code, ended
+        return json.loads(ended.out)
+
+    def call(self, method: str, **fields: Any) -> Any:
+        """One RPC of the controller's, spoken in JSON without our client."""
+        service = "irisfed.v1.ClusterService" if method in OWN_METHODS else "iris.cluster.ControllerService"
+        request = urllib.request.Request(
+            f"{self.url}/{service}/{method}",
+            data=json.dumps(fields).encode(),
+            headers={
+                "content-type": "application/json",
+                "authorization": f"Bearer {(self.state_dir / 'admin.token').read_text().strip()}",
+            },
+        )
+        with urllib.request.urlopen(request, timeout=CALL_LIMIT_S) as answer:
+            return json.load(answer)
+
+    def state(self, job: str) -> str:
+        """`RUNNING` and the like, of a job of this user's."""
+        state: str = self.call("GetJobStatus", jobId=whole_id(job))["job"]["state"]
+        return state.removeprefix("JOB_STATE_")
+
+    def until(self, job: str, state: str) -> None:
+        poll(lambda: self.state(job) == state, f"{job} is {state}")
+
+    def task(self, job: str, index: int = 0) -> dict[str, Any]:
+        task: dict[str, Any] = self.call("GetTaskStatus", taskId=f"{whole_id(job)}/{index}")["task"]
+        return task
+
+    def begin(self, *arguments: str, **more: str) -> "Running":
+        return Running([COMMAND, *arguments], self.env(**more))
+
+    def submit(self, *arguments: str) -> str:
+        """`job run --no-wait` with these; the id that it printed."""
+        ended = self.run("job", "run", "--no-wait", *arguments)
+        assert ended.code == 0, ended
+        return ended.out.strip()
+
+    def cancel(self, job: str) -> None:
+        self.call("TerminateJob", jobId=whole_id(job))
+
+    def attempt(self, job: str, index: int = 0) -> dict[str, Any]:
+        """The last attempt of a task, in the wire's names."""
+        last: dict[str, Any] = self.task(job, index)["attempts"][-1]
+        return last
+
+    def launchers(self) -> list[psutil.Process]:
+        return [one for one in processes_naming(self.directory) if any("launcher.py" in w for w in one.cmdline())]
+
+    def _is_ready(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=2.0) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def _collect(self) -> int:
+        assert self.process is not None
+        assert self.process.stdin is not None
+        code = self.process.wait(STOP_LIMIT_S)
+        self.process.stdin.close()
+        self.process = None
+        return code
+
+
+class Running:
+    """A command under way. Its output goes to pipes that are read when it has ended, or by line."""
+
+    def __init__(self, argv: list[str], env: dict[str, str]) -> None:
+        self.process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def line(self) -> str:
+        """The next line of its standard output; "" at the end."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().decode()
+
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> Ended:
+        out, err = self.process.communicate(timeout=COMMAND_LIMIT_S)
+        return Ended(self.process.returncode, out.decode("utf-8", "surrogateescape"), err.decode())
+
+
+@dataclass(frozen=True, slots=True)
+class Federation:
+    """`hub` has CPUs only and hands over to `lab`, which has eight declared H100."""
+
+    hub: Cluster
+    lab: Cluster
+
+
+def start_federation(root: Path) -> Federation:
+    hub = Cluster.make(root, "hub")
+    trust = {"hub": {"public_keys": [hub.public_key], "allowed_submitters": ["*"]}}
+    lab_backends = [{"id": "local", "devices": {"h100": 8}, "kill_grace_s": 1.0}]
+    lab = Cluster.make(root, "lab", auth={"federation_peers": trust}, backends=lab_backends)
+    try:
+        lab.start()
+        hub.settings["peers"] = [{"name": "lab", "address": lab.url}]
+        hub.start()
+        poll(lambda: hub.json("peer", "list")["peers"][0].get("reachable"), "hub has reached lab")
+    except BaseException:
+        sweep(root)
+        raise
+    return Federation(hub, lab)
+
+
+def end_all(root: Path, clusters: Iterable[Cluster]) -> None:
+    """Stop controllers and launchers as an operator would, and see that nothing is left."""
+    try:
+        for cluster in clusters:
+            if cluster.process is not None:
+                assert cluster.stop() == 0, cluster.log
+        for launcher in processes_naming(root):
+            if "launcher.py" in " ".join(launcher.cmdline()):
+                launcher.terminate()
+        poll(lambda: not processes_naming(root), f"no process names {root}")
+    finally:
+        sweep(root)

@@ -1,0 +1,169 @@
+"""Looking at jobs: `job list`, `describe`, `events`, `logs`, `wait`, `cancel`."""
+
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.clusters import ME, Cluster, Federation
+from tests.e2e.terminal import CTRL_C, Terminal
+
+TWO_DAYS_MS = 2 * 24 * 3600 * 1000
+# Colours, a title that would stay on the terminal, a bell, and a byte that is no UTF-8.
+WILD_SCRIPT = r"printf '\033[31mred\033[0m\n\033]0;title\007bell\007\n\377end\n'"
+WILD_BYTES = "\x1b[31mred\x1b[0m\n\x1b]0;title\x07bell\x07\n\udcffend\n"
+
+
+@pytest.fixture(scope="module")
+def jobs(hub: Cluster) -> Iterator[None]:
+    """/me/done (2 tasks, on lab), /me/running, /me/old (two days ago), /bob/his and /me/wild."""
+    hub.submit("--name", "done", "--replicas", "2", "--gpu", "H100", "--", "sh", "-c", "echo 1; echo 2; echo 3")
+    hub.submit("--name", "running", "--", "sh", "-c", "echo on; exec sleep 300")
+    hub.submit("--name", "old", "--", "true")
+    hub.submit("--name", "/bob/his", "--", "true")
+    hub.submit("--name", "wild", "--", "sh", "-c", WILD_SCRIPT)
+    for job, state in (("done", "SUCCEEDED"), ("running", "RUNNING"), ("old", "SUCCEEDED"), ("wild", "SUCCEEDED")):
+        hub.until(job, state)
+    with sqlite3.connect(hub.state_dir / "controller.db") as database:
+        database.execute(
+            "UPDATE jobs SET submitted_ms = submitted_ms - ? WHERE job_id = ?", (TWO_DAYS_MS, f"/{ME}/old")
+        )
+    database.close()
+    yield
+    hub.cancel("running")
+    hub.until("running", "KILLED")
+
+
+def _rows(text: str) -> dict[str, list[str]]:
+    return {line.split()[0]: line.split() for line in text.splitlines()[1:]}
+
+
+@pytest.mark.usefixtures("jobs")
+def test_the_list_holds_mine_that_are_active_or_of_the_last_day(hub: Cluster) -> None:
+    rows = _rows(hub.run("job", "list").out)
+    assert set(rows) == {f"/{ME}/done", f"/{ME}/running", f"/{ME}/wild"}
+    assert rows[f"/{ME}/done"][1:4] == ["SUCCEEDED", "lab/local", "2/2"]
+    assert rows[f"/{ME}/running"][1:4] == ["RUNNING", "local", "0/1"]
+
+
+@pytest.mark.usefixtures("jobs")
+def test_the_list_of_all_holds_everybodys_of_any_age_newest_first(hub: Cluster) -> None:
+    ids = list(_rows(hub.run("job", "list", "-A").out))
+    assert set(ids) == {f"/{ME}/{name}" for name in ("done", "running", "wild", "old")} | {"/bob/his"}
+    assert ids[-1] == f"/{ME}/old"
+    assert list(_rows(hub.run("job", "list", "-A", "--user", "bob").out)) == ["/bob/his"]
+    assert list(_rows(hub.run("job", "list", "--state", "running").out)) == [f"/{ME}/running"]
+    limited = hub.run("job", "list", "-A", "--limit", "2")
+    assert list(_rows(limited.out)) == ids[:2]
+    assert "--limit" in limited.err
+
+
+def test_a_watched_list_shows_a_change_while_it_stands(hub: Cluster) -> None:
+    with Terminal("job", "list", "--watch", env=hub.env()) as terminal:
+        terminal.until("REASON")
+        hub.submit("--name", "appears", "--", "sh", "-c", "exit 3")
+        terminal.until(f"/{ME}/appears")
+        terminal.until("code 3")
+        terminal.type(CTRL_C)
+        assert terminal.end() == 0
+    assert terminal.shown.rstrip().endswith("\x1b[?25h"), "the cursor is visible again"
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_description_has_status_request_tasks_and_events(hub: Cluster) -> None:
+    page = hub.run("job", "describe", "done").out
+    for expected in (
+        "state:        SUCCEEDED",
+        "runs on:      lab",
+        "resources:    h100 x1",
+        "tasks:        2 of 2 done",
+    ):
+        assert expected in page
+    assert re.search(r"^1 +SUCCEEDED +lab/local +0 +0 ", page, re.MULTILINE)
+    assert f"lab accepted the job as /{ME}/hub.done" in page
+
+
+@pytest.mark.usefixtures("jobs")
+def test_events_are_told_oldest_first(hub: Cluster) -> None:
+    kinds = [line.split()[2] for line in hub.run("job", "events", "done").out.splitlines()[1:]]
+    assert (kinds[0], kinds[-1]) == ("job.submitted", "job.ended")
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_log_is_cut_to_its_tail_and_bears_times_when_asked(hub: Cluster) -> None:
+    assert hub.run("job", "logs", "done/1").out == "1\n2\n3\n"
+    tail = hub.run("job", "logs", "done", "--tail", "1", "--timestamps").out.splitlines()
+    stamp = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d"
+    assert sorted(re.sub(stamp, "AT", line) for line in tail) == ["AT [0] 3", "AT [1] 3"]
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_tasks_bytes_are_its_own_in_a_pipe_and_harmless_on_a_terminal(hub: Cluster) -> None:
+    assert hub.run("job", "logs", "wild").out == WILD_BYTES
+    with Terminal("job", "logs", "wild", env=hub.env()) as terminal:
+        assert terminal.end() == 0
+    assert terminal.shown == "red\r\nbell\r\n\N{REPLACEMENT CHARACTER}end\r\n"
+
+
+@pytest.mark.usefixtures("jobs")
+def test_waiting_ends_with_the_first_failures_code_or_when_the_time_is_up(hub: Cluster) -> None:
+    failing = hub.submit("--", "sh", "-c", "exit 6")
+    waited = hub.run("job", "wait", "done", failing)
+    assert (waited.code, waited.out) == (6, "")
+    assert f"{failing} FAILED" in waited.err
+    late = hub.run("job", "wait", "running", "--timeout", "100ms")
+    assert late.code == 124
+    assert "running" in late.err
+    assert hub.run("job", "wait", "nowhere").code == 125
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_cancel_reaches_each_job_that_it_can(hub: Cluster) -> None:
+    job = hub.submit("--", "sleep", "300")
+    ended = hub.run("job", "cancel", "nowhere", job)
+    assert ended.code == 125
+    assert "there is no job" in ended.err
+    hub.until(job, "KILLED")
+
+
+@pytest.mark.usefixtures("jobs")
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        (("job", "list", "-A"), "jobs"),
+        (("job", "describe", "done"), "request"),
+        (("job", "events", "done"), "events"),
+        (("job", "logs", "wild"), "lines"),
+        (("job", "wait", "done"), "jobs"),
+        (("peer", "list"), "peers"),
+        (("peer", "check", "lab"), "steps"),
+        (("backend", "list"), "backends"),
+        (("cluster", "info"), "cluster"),
+        (("context", "list"), "contexts"),
+    ],
+)
+def test_json_is_exactly_one_document(hub: Cluster, arguments: tuple[str, ...], key: str) -> None:
+    document = hub.json(*arguments)
+    assert key in document
+
+
+def test_places_are_listed_with_what_they_offer(federation: Federation) -> None:
+    peers = _rows(federation.hub.run("peer", "list").out)["lab"]
+    assert (peers[1], peers[-1]) == ("yes", federation.lab.url)
+    assert re.search(r"h100 \d/8", federation.lab.run("backend", "list").out)
+    info = federation.hub.run("cluster", "info").out
+    assert f"you are:    {ME} (admin)" in info
+    assert "peers:      lab" in info
+
+
+def test_what_a_mirror_tells_is_what_the_peer_knows(federation: Federation, tmp_path: Path) -> None:
+    started = time.time()
+    federation.hub.run("job", "run", "--name", "both", "--gpu", "H100", "--", "sh", "-c", "exit 9")
+    here = federation.hub.task("both")
+    there = federation.lab.task(f"/{ME}/hub.both")
+    for field in ("state", "exitCode", "startedAt", "finishedAt", "error"):
+        assert here[field] == there[field]
+    assert int(here["startedAt"]["epochMs"]) / 1000 >= started - 1
