@@ -34,6 +34,7 @@ CREATE TABLE jobs (
     scheduling_deadline_ms INTEGER,
     cancel_requested_ms INTEGER,
     stop_state TEXT CHECK (stop_state IN ('FAILED', 'KILLED', 'WORKER_FAILED', 'UNSCHEDULABLE')),
+    bundle_id TEXT NOT NULL DEFAULT '',
     requester TEXT NOT NULL DEFAULT '',
     nonce TEXT NOT NULL DEFAULT '',
     cluster TEXT NOT NULL DEFAULT '',
@@ -55,8 +56,17 @@ CREATE INDEX jobs_by_state ON jobs (state, submitted_ms, uid);
 CREATE INDEX jobs_queue ON jobs (demand, band, submitted_ms, uid, queued_tasks) WHERE queued_tasks > 0;
 CREATE INDEX jobs_unexplained ON jobs (demand) WHERE queued_tasks > 0 AND pending_reason = '';
 
+CREATE INDEX jobs_by_bundle ON jobs (bundle_id) WHERE bundle_id <> '';
 CREATE INDEX jobs_scheduling_deadline ON jobs (scheduling_deadline_ms)
     WHERE scheduling_deadline_ms IS NOT NULL AND cluster = '' AND started_ms IS NULL AND finished_ms IS NULL;
+
+-- Files that jobs bring along, by the SHA-256 of their bytes; the bytes lie in the state directory and
+-- are there before a job names them.
+CREATE TABLE bundles (
+    bundle_id TEXT PRIMARY KEY,
+    size INTEGER NOT NULL,
+    used_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tasks (
     job_uid INTEGER NOT NULL REFERENCES jobs (uid) ON DELETE CASCADE,

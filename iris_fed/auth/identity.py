@@ -17,9 +17,15 @@ class Role(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Identity:
     """An authenticated caller. `principal` is what it proved to be (an e-mail, a user, a cluster);
-    `user` is the user segment of its own jobs; `requester` its cluster's name when it is a peer."""
+    `user` is the user segment of its own jobs; `requester` its cluster's name when it is a peer;
+    `subtree` the id of its own job when it is a task."""
 
     principal: str
     user: str
     role: Role
     requester: str = ""
+    subtree: str = ""
+
+    def may_reach(self, job_id: str) -> bool:
+        """A task knows only its own job and what is below it; everybody else is asked elsewhere."""
+        return self.role is not Role.JOB or job_id == self.subtree or job_id.startswith(self.subtree + "/")

@@ -32,6 +32,7 @@ _BY_CODE: dict[str, type[errors.IrisFedError]] = {
     )
 }
 
+
 def translate(error: ConnectError, address: str) -> errors.IrisFedError:
     """The user's error for a failed call to the controller at `address` (a URL)."""
     if answered_404(error):
@@ -47,8 +48,11 @@ def translate(error: ConnectError, address: str) -> errors.IrisFedError:
 
 
 def passes(error: ConnectError) -> bool:
-    """Whether the same read may succeed if asked again: nobody answered, or the answer broke off."""
-    broke_off = error.code is Code.INTERNAL and "unexpected EOF" in error.message
+    """Whether the same read may succeed if asked again: nobody answered, or the answer broke off.
+
+    CANCELED comes from a controller that was stopped: a caller's own cancellation is no ConnectError.
+    """
+    broke_off = error.code is Code.CANCELED or (error.code is Code.INTERNAL and "unexpected EOF" in error.message)
     return broke_off or (error.code is Code.UNAVAILABLE and not isinstance(error.__cause__, ForeignAnswer))
 
 

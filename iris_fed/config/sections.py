@@ -127,6 +127,9 @@ class LimitSettings(Section):
     replicas: Whole = Field(default=10_000, ge=1, le=100_000, description="Most tasks of one job.")
     argv_bytes: Bytes = Field(default=131_072, ge=1, description="Size of a command with its arguments, in bytes.")
     env_bytes: Bytes = Field(default=131_072, ge=1, description="Size of a job's environment, in bytes.")
+    bundle_bytes: Bytes = Field(
+        default=67_108_864, ge=0, le=2**30, description="Largest workspace that a job may bring along, in bytes."
+    )
     log_page_bytes: Bytes = Field(default=1_048_576, ge=4_096, description="Log output in one message, in bytes.")
 
 

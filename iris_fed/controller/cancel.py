@@ -12,6 +12,7 @@ from iris_fed.store.db import Tx
 from iris_fed.store.handles import open_sent_by_job, update_sent
 from iris_fed.store.jobs import job_by_id, load_draft
 from iris_fed.store.runtime import Runtime
+from iris_fed.store.tree import change_unfinished_below
 
 
 class Canceller:
@@ -31,6 +32,8 @@ class Canceller:
         job = await self._runtime.db.read(lambda tx: job_by_id(tx, job_id))
         if job is None:
             raise NotFound(f"there is no job {job_id}")
+        if not caller.may_reach(job_id):
+            raise PermissionDenied(f"a task may cancel only its own job and what is below it, not {job_id}")
         if caller.role is not Role.ADMIN and (job.requester or job.user != caller.user):
             raise PermissionDenied(f"{caller.principal} may not cancel {job_id}: it is not theirs")
         await self.cancel_job(job_id, caller.principal)
@@ -44,6 +47,8 @@ class Canceller:
         self._runtime.signals.publish([job.uid])
         if job.cluster:
             self._handoffs.wake(job.cluster)
+            if job.parent_uid is not None:
+                self._handoffs.cancel_child(job.cluster, job.job_id, job.nonce)
         else:
             self._loop.wake()
 
@@ -55,6 +60,9 @@ def _cancel(tx: Tx, job_id: str, who: str, now_ms: int) -> Job | None:
     draft = load_draft(tx, job)
     if not job.cluster:
         lifecycle.request_cancel(draft, who, now_ms)
+        change_unfinished_below(tx, job.uid, lambda child: lifecycle.request_cancel(child, who, now_ms))
+    elif job.parent_uid is not None:
+        handoff.on_child_cancel(draft, who, now_ms)
     else:
         handle = open_sent_by_job(tx, job_id)
         if handle is not None:

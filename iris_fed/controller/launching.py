@@ -1,8 +1,9 @@
 """From a placed task to the request that starts it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from iris_fed.backends.base import Honours, LaunchRequest
 from iris_fed.model.ids import task_id
@@ -22,17 +23,20 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerAddress:
-    """Where tasks reach this controller."""
+class TaskLink:
+    """How tasks reach this controller: its URL, and the token of each attempt by its uid. `bundle`
+    tells where a job's files lie, by bundle id."""
 
     url: str
+    token: Callable[[str], str]
+    bundle: Callable[[str], Path]
 
     @property
     def host_port(self) -> str:
         return self.url.partition("://")[2].rstrip("/")
 
 
-def launch_request(job: Job, attempt: Attempt, controller: ControllerAddress) -> LaunchRequest:
+def launch_request(job: Job, attempt: Attempt, link: TaskLink) -> LaunchRequest:
     """The user's environment, and over it what every task is told (wire contract, "A task's environment")."""
     name = task_id(job.job_id, attempt.task_index)
     env = dict(job.spec.env) | dict(job.spec.secrets)
@@ -42,8 +46,9 @@ def launch_request(job: Job, attempt: Attempt, controller: ControllerAddress) ->
         "IRIS_TASK_INDEX": str(attempt.task_index),
         "IRIS_NUM_TASKS": str(job.task_count),
         "IRIS_ATTEMPT_UID": attempt.attempt_uid,
-        "IRIS_CONTROLLER_URL": controller.url,
-        "IRIS_CONTROLLER_ADDRESS": controller.host_port,
+        "IRIS_CONTROLLER_URL": link.url,
+        "IRIS_CONTROLLER_ADDRESS": link.host_port,
+        "IRIS_TASK_TOKEN": link.token(attempt.attempt_uid),
     }
     return LaunchRequest(
         attempt_uid=attempt.attempt_uid,
@@ -57,6 +62,7 @@ def launch_request(job: Job, attempt: Attempt, controller: ControllerAddress) ->
         setup=job.spec.setup_scripts + job.spec.setup_commands,
         setup_timeout_ms=job.spec.setup_timeout_ms,
         files=job.spec.workdir_files,
+        bundle=link.bundle(job.bundle_id) if job.bundle_id else None,
     )
 
 

@@ -148,7 +148,7 @@ class _Relay:
 
     async def _relay(self, request: LogRequest) -> None:
         positions = tuple(LogPosition(*key, offset) for key, offset in self._positions.items())
-        batches = self._handoffs.read_logs(self._job.cluster, replace(request, positions=positions))
+        batches = self._handoffs.client(self._job.cluster).read_logs(replace(request, positions=positions))
         async for batch in batches:
             for line in batch.lines:
                 self._positions[line.task_index, line.attempt] = line.next_offset

@@ -11,7 +11,7 @@ import anyio
 
 from iris_fed.backends.base import Backend, BackendUnavailable, Owner, Recovery
 from iris_fed.config.sections import SchedulingSettings
-from iris_fed.controller.launching import ControllerAddress, Launch, honours_of, launch_request, with_siblings
+from iris_fed.controller.launching import Launch, TaskLink, honours_of, launch_request, with_siblings
 from iris_fed.controller.observe import apply_observations
 from iris_fed.controller.placing import Terms, place_waiting
 from iris_fed.decide.backoff import backoff_ms
@@ -42,7 +42,7 @@ class ControlLoop:
         runtime: Runtime,
         backends: Mapping[str, Backend],
         owner: Owner,
-        controller: ControllerAddress,
+        link: TaskLink,
         settings: SchedulingSettings,
     ) -> None:
         self._db = runtime.db
@@ -51,7 +51,7 @@ class ControlLoop:
         self._signals = runtime.signals
         self._backends = backends
         self._owner = owner
-        self._controller = controller
+        self._link = link
         self._safety_interval_s = settings.safety_interval_s
         self._hold_after_ms = int(settings.hold_after_s * 1000)
         self._unlaunched: dict[str, Launch] = {}
@@ -97,7 +97,7 @@ class ControlLoop:
         await self._kill()
         retry_s = await self._launch_all(list(self._unlaunched.values()))
         places = [Place(backend.summary(), tuple(backend.nodes())) for backend in self._backends.values()]
-        terms = Terms(self._clock.now_ms(), self._entropy, self._controller, self._hold_after_ms, refresh_reasons)
+        terms = Terms(self._clock.now_ms(), self._entropy, self._link, self._hold_after_ms, refresh_reasons)
         done = await self._db.write(lambda tx: place_waiting(tx, places, terms))
         self._signals.publish(done.changed)
         retry_s = min(retry_s, await self._launch_all(await self._acquainted(done.launches)))
@@ -219,7 +219,7 @@ class ControlLoop:
             end = AttemptEnd(EndKind.NO_CAPACITY, message=message)
             await self._apply([Ended(live.attempt_uid, end, None, self._clock.now_ms())])
         elif found is not None:
-            self._unlaunched[live.attempt_uid] = Launch(live.backend_id, launch_request(*found, self._controller))
+            self._unlaunched[live.attempt_uid] = Launch(live.backend_id, launch_request(*found, self._link))
 
 
 def _job_and_attempt(tx: Tx, live: LiveAttempt) -> tuple[Job, Attempt] | None:

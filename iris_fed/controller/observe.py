@@ -10,6 +10,7 @@ from iris_fed.model.observed import Building, Ended, Observation, Running, Sampl
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
 from iris_fed.store.jobs import job_by_uid, load_draft, locate_attempts
+from iris_fed.store.tree import change_unfinished_below
 
 
 def apply_observations(tx: Tx, batch: Sequence[Observation], now_ms: int, entropy: Entropy) -> set[int]:
@@ -20,7 +21,10 @@ def apply_observations(tx: Tx, batch: Sequence[Observation], now_ms: int, entrop
         if seen.attempt_uid in where:
             job_uid, index, number = where[seen.attempt_uid]
             by_job[job_uid].append(((index, number), seen))
-    return {uid for uid, news in by_job.items() if _apply_to_job(tx, uid, news, now_ms, entropy)}
+    changed: set[int] = set()
+    for uid, news in by_job.items():
+        changed |= _apply_to_job(tx, uid, news, now_ms, entropy)
+    return changed
 
 
 def stop_if_failing(tx: Tx, job_uid: int, now_ms: int) -> None:
@@ -36,20 +40,28 @@ def stop_if_failing(tx: Tx, job_uid: int, now_ms: int) -> None:
 
 def _apply_to_job(
     tx: Tx, job_uid: int, news: Iterable[tuple[AttemptKey, Observation]], now_ms: int, entropy: Entropy
-) -> bool:
+) -> set[int]:
     job = job_by_uid(tx, job_uid)
     if job is None:
-        return False
+        return set()
     news = list(news)
     # What happens to one member of a gang concerns them all.
     draft = load_draft(tx, job, None if job.spec.is_gang else {key[0] for key, _ in news})
     for key, seen in news:
         if key in draft.attempts:
             _apply_one(draft, key, seen, now_ms, entropy)
-    changed = commit(tx, draft)
+    changed = {job_uid} if commit(tx, draft) else set()
     if lifecycle.failing(draft):
         stop_if_failing(tx, job_uid, now_ms)
-    return changed
+    return changed | end_children_of_ended(tx, job_uid, now_ms)
+
+
+def end_children_of_ended(tx: Tx, job_uid: int, now_ms: int) -> set[int]:
+    """When a job is over, what is below it ends too. Returns the uids of what changed."""
+    job = job_by_uid(tx, job_uid)
+    if job is None or job.finished_ms is None:
+        return set()
+    return change_unfinished_below(tx, job_uid, lambda draft: lifecycle.end_with_parent(draft, job, now_ms))
 
 
 def _apply_one(draft: Draft, key: AttemptKey, seen: Observation, now_ms: int, entropy: Entropy) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iris_fed.clock import Entropy
-from iris_fed.controller.launching import ControllerAddress, Launch, launch_request
+from iris_fed.controller.launching import Launch, TaskLink, launch_request
 from iris_fed.decide import lifecycle
 from iris_fed.decide.placement import Patience, Place, Placed, Plan, choose_places
 from iris_fed.model.states import JobState
@@ -42,7 +42,7 @@ class Terms:
 
     now_ms: int
     entropy: Entropy
-    controller: ControllerAddress
+    link: TaskLink
     hold_after_ms: int
     refresh_reasons: bool = False
 
@@ -86,7 +86,7 @@ def _assign(tx: Tx, plan: Plan, terms: Terms) -> list[Launch]:
             attempt = lifecycle.assign(
                 draft, placed.task_index, uid_of_attempt, placed.backend_id, placed.node, terms.now_ms
             )
-            request = launch_request(job, attempt, terms.controller)
+            request = launch_request(job, attempt, terms.link)
             gang = job.job_id if job.spec.is_gang else ""
             launches.append(Launch(placed.backend_id, request, placed.task_index, gang))
         commit(tx, draft)

@@ -1,6 +1,6 @@
 """Submitting a job: name it, find its place, write it down, and hand it off if it runs elsewhere."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -8,8 +8,8 @@ from iris_fed.auth.identity import Identity, Role
 from iris_fed.controller.cancel import Canceller
 from iris_fed.controller.loop import ControlLoop
 from iris_fed.decide.existing import Existing, choose_existing
-from iris_fed.decide.newjob import handed_to, new_job
-from iris_fed.decide.routing import Here, NotYet, Nowhere, ToPeer, choose_route
+from iris_fed.decide.newjob import child_of, handed_to, new_job
+from iris_fed.decide.routing import Here, NotYet, Nowhere, Route, ToPeer, choose_route
 from iris_fed.errors import (
     Aborted,
     AlreadyExists,
@@ -17,7 +17,6 @@ from iris_fed.errors import (
     InvalidArgument,
     IrisFedError,
     PermissionDenied,
-    Unimplemented,
 )
 from iris_fed.model.federation import SentHandle
 from iris_fed.model.ids import JobId, parse_job_id
@@ -25,10 +24,12 @@ from iris_fed.model.jobs import Job, JobEvent
 from iris_fed.model.ports import Handoffs
 from iris_fed.model.spec import JobSpec, Submission
 from iris_fed.model.states import TERMINAL_JOB_STATES, JobState
+from iris_fed.store.bundles import BundleStore, note_use
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import insert_sent
 from iris_fed.store.jobs import delete_job, insert_job, job_by_id, job_by_uid
 from iris_fed.store.runtime import Runtime
+from iris_fed.store.tree import unfinished_below
 from iris_fed.telemetry import get_logger
 
 RECREATE_WAIT_S = 15.0
@@ -66,12 +67,14 @@ class Submitter:
         loop: ControlLoop,
         handoffs: Handoffs,
         canceller: Canceller,
+        bundles: BundleStore,
         reserved_names: frozenset[str],
     ) -> None:
         self._runtime = runtime
         self._loop = loop
         self._handoffs = handoffs
         self._canceller = canceller
+        self._bundles = bundles
         self._reserved = reserved_names
 
     async def submit(self, caller: Identity, submission: Submission) -> str:
@@ -82,7 +85,8 @@ class Submitter:
         """
         name = self._resolve_name(caller, submission.name)
         _refuse_unbuilt(submission)
-        peer = await self._choose_peer(submission.spec)
+        submission = await self._keep_bundle(submission)
+        peer = await self._choose_peer(submission.spec, name)
         if peer is None:
             self._refuse_dishonoured(submission.spec)
         deadline = anyio.current_time() + RECREATE_WAIT_S
@@ -98,23 +102,36 @@ class Submitter:
                     return job.job_id
 
     def _resolve_name(self, caller: Identity, name: str) -> JobId:
-        text = name if name.startswith("/") else f"/{caller.user}/{name}"
-        job_id = parse_job_id(text, "name")
-        if not job_id.is_root:
-            raise Unimplemented("name: child jobs are not supported by this version")
+        """A bare name is a root job of a person, and a child of the job that a task belongs to."""
+        home = caller.subtree or f"/{caller.user}"
+        job_id = parse_job_id(name if name.startswith("/") else f"{home}/{name}", "name")
+        if caller.role is Role.JOB and not str(job_id).startswith(caller.subtree + "/"):
+            raise PermissionDenied(f"name: a task may only submit below its own job {caller.subtree}")
         if caller.role is not Role.ADMIN and job_id.user != caller.user:
             raise PermissionDenied(f"name: {caller.principal} may only submit under /{caller.user}/")
-        first, dot, _ = job_id.name.partition(".")
-        if dot and first in self._reserved:
+        first, dot, _ = job_id.parts[1].partition(".")
+        if dot and first in self._reserved and job_id.is_root:
             raise InvalidArgument(f"names that begin with {first + '.'!r} are kept for jobs of cluster {first}", "name")
         return job_id
 
-    async def _choose_peer(self, spec: JobSpec) -> str | None:
+    async def _keep_bundle(self, submission: Submission) -> Submission:
+        """The bundle's bytes are on disk before a job names them."""
+        spec = submission.spec
+        if submission.bundle:
+            bundle_id = await self._bundles.put(submission.bundle)
+            if spec.bundle_id not in ("", bundle_id):
+                raise InvalidArgument("does not match the SHA-256 of bundle_blob", "bundle_id")
+            return replace(submission, spec=replace(spec, bundle_id=bundle_id))
+        if spec.bundle_id and not self._bundles.path(spec.bundle_id).exists():
+            raise InvalidArgument("this cluster does not have that bundle; send its bytes in bundle_blob", "bundle_id")
+        return submission
+
+    async def _choose_peer(self, spec: JobSpec, name: JobId) -> str | None:
         """The peer it goes to, None = it stays here. Raises what explains that nobody can host it."""
-        route = choose_route(spec, self._loop.local_backends(), self._handoffs.shapes())
+        route = self._route(spec, name)
         if isinstance(route, NotYet):
             await self._handoffs.await_first_contact(route.peers)
-            route = choose_route(spec, self._loop.local_backends(), self._handoffs.shapes())
+            route = self._route(spec, name)
         match route:
             case Here():
                 return None
@@ -127,6 +144,9 @@ class Submitter:
                     f"no cluster that was heard of can host this job, and {', '.join(peers)} has not answered yet: "
                     "try again when `iris-fed peer list` shows it reachable"
                 )
+
+    def _route(self, spec: JobSpec, name: JobId) -> Route:
+        return choose_route(spec, self._loop.local_backends(), self._handoffs.shapes(), is_root=name.is_root)
 
     def _refuse_dishonoured(self, spec: JobSpec) -> None:
         """A field that no backend here honours is refused by name, never run weaker than asked."""
@@ -143,7 +163,7 @@ class Submitter:
         if peer is not None:
             handle = self._handoffs.new_handle(str(name), peer, submission, name.user, caller.principal)
             job = handed_to(job, peer, handle.nonce)
-        return await self._runtime.db.write(lambda tx: _create(tx, submission, job, handle))
+        return await self._runtime.db.write(lambda tx: _create(tx, submission, name, job, handle))
 
     async def _stop_and_wait(self, caller: Identity, job: Job, deadline: float) -> None:
         async with self._runtime.signals.watch(job.uid) as news:
@@ -166,12 +186,16 @@ class Submitter:
         await self._loop.forget(replaced_attempts)
 
 
-def _create(tx: Tx, submission: Submission, job: Job, handle: SentHandle | None) -> _Kept | _MustStop | _Created:
+def _create(
+    tx: Tx, submission: Submission, name: JobId, job: Job, handle: SentHandle | None
+) -> _Kept | _MustStop | _Created:
     """In one transaction: the name is free or becomes so, and the job (with its handle) takes it."""
     replaced: list[str] = []
+    if name.parent is not None:
+        job = child_of(_open_parent(tx, str(name.parent)), job, inherits_band=submission.band is None)
     old = job_by_id(tx, job.job_id)
     if old is not None:
-        if old.requester:
+        if old.requester and not job.requester:
             raise AlreadyExists(f"{job.job_id} belongs to cluster {old.requester}")
         match choose_existing(submission.policy, old.state):
             case Existing.KEEP:
@@ -180,14 +204,30 @@ def _create(tx: Tx, submission: Submission, job: Job, handle: SentHandle | None)
                 return _MustStop(old)
             case Existing.REFUSE:
                 raise _taken(old)
+            case Existing.REPLACE if unfinished_below(tx, old.uid):
+                raise Aborted(f"{old.job_id} has ended, but its children are still stopping; try again in a moment")
             case Existing.REPLACE:
                 replaced = delete_job(tx, old.uid)
     where = f"to be handed to {job.cluster}" if job.cluster else "queued here"
     event = JobEvent(0, job.submitted_ms, "job.submitted", f"submitted by {job.submitting_user}, {where}")
     stored = insert_job(tx, job, [event])
+    if job.bundle_id:
+        note_use(tx, job.bundle_id, len(submission.bundle), job.submitted_ms)
     if handle is not None:
         insert_sent(tx, handle)
     return _Created(stored, tuple(replaced))
+
+
+def _open_parent(tx: Tx, parent_id: str) -> Job:
+    """Raises FailedPrecondition unless the parent runs here and is not over."""
+    parent = job_by_id(tx, parent_id)
+    if parent is None:
+        raise FailedPrecondition(f"name: there is no job {parent_id} to be a child of")
+    if parent.cluster:
+        raise FailedPrecondition(f"name: {parent_id} runs on {parent.cluster}; its children are submitted there")
+    if parent.finished_ms is not None or parent.stop_state is not None:
+        raise FailedPrecondition(f"name: {parent_id} has ended or is stopping, so it gets no further children")
+    return parent
 
 
 def _taken(old: Job) -> IrisFedError:
@@ -199,8 +239,6 @@ def _refuse_unbuilt(submission: Submission) -> None:
     """What this version cannot do yet is refused by name wherever the job would run."""
     spec = submission.spec
     asked = {
-        "bundle_id": spec.bundle_id,
-        "bundle_blob": submission.bundle,
         "entrypoint.workdir_file_refs": spec.workdir_file_refs,
     }
     for field, value in asked.items():

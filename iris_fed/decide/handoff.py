@@ -90,6 +90,14 @@ def on_cancel(handle: SentHandle, draft: Draft, who: str, now_ms: int) -> SentHa
     return replace(handle, cancelled_ms=handle.cancelled_ms or now_ms, next_try_ms=now_ms, tries=0)
 
 
+def on_child_cancel(draft: Draft, who: str, now_ms: int) -> None:
+    """A user wants the end of a child that runs on the peer below a handed-off root."""
+    if draft.ended or draft.job.cancel_requested_ms is not None:
+        return
+    draft.set_job(cancel_requested_ms=now_ms, pending_reason=_cancelling(draft.job.cluster))
+    draft.note(now_ms, "job.cancelled", f"cancel requested by {who}")
+
+
 def on_cancel_acked(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:
     """The peer has heard: it will not start the incarnation any more. How it ended comes by sync,
     unless the fence was our own and the handoff is over."""

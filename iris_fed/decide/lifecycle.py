@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from iris_fed.decide.backoff import backoff_ms
 from iris_fed.decide.draft import AttemptKey, Draft
-from iris_fed.model.jobs import Attempt
+from iris_fed.model.jobs import Attempt, Job
 from iris_fed.model.observed import AttemptEnd, Building, Ended, EndKind, Running, Sampled
 from iris_fed.model.states import (
     LIVE_TASK_STATES,
@@ -159,6 +159,19 @@ def request_cancel(draft: Draft, who: str, now_ms: int) -> None:
     draft.set_job(cancel_requested_ms=now_ms)
     draft.note(now_ms, "job.cancelled", f"cancel requested by {who}")
     request_stop(draft, JobState.KILLED, f"cancelled by {who}", now_ms)
+
+
+def end_with_parent(draft: Draft, parent: Job, now_ms: int) -> None:
+    """A parent is over: so are its children. One that is mirrored ends as its peer has ended it."""
+    if draft.ended:
+        return
+    words = f"its parent {parent.job_id} ended {parent.state.value}"
+    if draft.mirrored:
+        draft.set_job(state=JobState.KILLED, error=words, finished_ms=now_ms, pending_reason="")
+        draft.note(now_ms, "job.ended", f"ended KILLED: {words}")
+        return
+    draft.note(now_ms, "job.stopped", words)
+    request_stop(draft, JobState.KILLED, words, now_ms)
 
 
 def failing(draft: Draft) -> bool:

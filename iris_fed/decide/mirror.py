@@ -10,15 +10,18 @@ from typing import Any
 from iris_fed.decide import handoff
 from iris_fed.decide.draft import Draft
 from iris_fed.model.federation import Delta, SentHandle
-from iris_fed.model.jobs import Attempt, AttemptReport, JobReport, Task, TaskReport
+from iris_fed.model.jobs import Attempt, AttemptReport, Job, JobReport, Task, TaskReport
+from iris_fed.model.spec import JobSpec
 from iris_fed.model.states import TERMINAL_JOB_STATES, JobState, PeerStatus, SentState
 
 
 class Match(StrEnum):
-    """FOLLOW: it is our open handle. DONE: closed, nothing changes. STRAY: closed here but alive
-    there, so it is cancelled there. UNKNOWN: no handle of ours; skipped and counted."""
+    """FOLLOW: it is our open handle. CHILD: a job below the root of our open handle. DONE: closed,
+    nothing changes. STRAY: closed here but alive there, so it is cancelled there. UNKNOWN: no handle
+    of ours; skipped and counted."""
 
     FOLLOW = "FOLLOW"
+    CHILD = "CHILD"
     DONE = "DONE"
     STRAY = "STRAY"
     UNKNOWN = "UNKNOWN"
@@ -26,7 +29,11 @@ class Match(StrEnum):
 
 def match_delta(delta: Delta, handle: SentHandle | None) -> Match:
     """What a row is to us. `handle` is the one of the row's nonce, if there is one."""
-    if handle is None or delta.job_id != handle.remote_job_id or not handle.sent:
+    if handle is None or not handle.sent:
+        return Match.UNKNOWN
+    if delta.job_id.startswith(handle.remote_job_id + "/"):
+        return Match.DONE if handle.state is SentState.CLOSED else Match.CHILD
+    if delta.job_id != handle.remote_job_id:
         return Match.UNKNOWN
     if handle.state is not SentState.CLOSED:
         return Match.FOLLOW
@@ -49,6 +56,35 @@ def follow(handle: SentHandle, draft: Draft, delta: Delta, now_ms: int) -> SentH
     if delta.report is None:
         return handle
     return _follow_job(handle, draft, delta.report, synced=bool(delta.tasks), now_ms=now_ms)
+
+
+def follow_child(peer: str, draft: Draft, delta: Delta, now_ms: int) -> None:
+    """The same for a job below the root, which has no handle of its own. A tombstone says only that
+    the peer has removed it, so the mirror stays as it is."""
+    if delta.report is None or delta.tombstone or draft.ended:
+        return
+    for task in delta.tasks:
+        if task.index < draft.job.task_count:
+            _follow_task(draft, task, now_ms)
+    cancelled = draft.job.cancel_requested_ms is not None
+    _follow_report(draft, delta.report, peer, synced=bool(delta.tasks), cancelled=cancelled, now_ms=now_ms)
+
+
+def mirrored_child(parent: Job, job_id: str, report: JobReport, now_ms: int) -> Job:
+    """A child first heard of. What it runs is not told, only how it fares."""
+    return Job(
+        job_id=job_id,
+        parent_uid=parent.uid,
+        user=parent.user,
+        submitting_user=parent.submitting_user,
+        spec=JobSpec(argv=(), replicas=max(1, report.task_count)),
+        band=parent.band,
+        submitted_ms=report.submitted_ms or now_ms,
+        task_count=report.task_count,
+        cluster=parent.cluster,
+        nonce=parent.nonce,
+        peer_status=PeerStatus.ASSIGNED,
+    )
 
 
 def note_missing(handle: SentHandle, draft: Draft, asked_ms: int, lost_after_ms: int, now_ms: int) -> SentHandle:
@@ -80,6 +116,15 @@ def _follow_job(handle: SentHandle, draft: Draft, report: JobReport, *, synced: 
     if handle.refusal and report.state is JobState.KILLED:
         # A copy had arrived after all, and our own fence ended it.
         return handoff.close_refused(handle, draft, now_ms)
+    cancelled = handle.cancelled_ms is not None
+    _follow_report(draft, report, handle.peer, synced=synced, cancelled=cancelled, now_ms=now_ms)
+    if not ended:
+        return handle
+    return replace(handle, state=SentState.CLOSED, closed_ms=now_ms)
+
+
+def _follow_report(draft: Draft, report: JobReport, peer: str, *, synced: bool, cancelled: bool, now_ms: int) -> None:
+    ended = report.state in TERMINAL_JOB_STATES
     changes: dict[str, Any] = {
         "error": report.error,
         "started_ms": report.started_ms,
@@ -94,16 +139,13 @@ def _follow_job(handle: SentHandle, draft: Draft, report: JobReport, *, synced: 
         changes |= {"state": report.state, "finished_ms": report.finished_ms or now_ms, "pending_reason": ""}
     else:
         changes["state"] = report.state
-        if handle.cancelled_ms is None:
-            changes["pending_reason"] = f"{handle.peer}: {report.pending_reason}" if report.pending_reason else ""
+        if not cancelled:
+            changes["pending_reason"] = f"{peer}: {report.pending_reason}" if report.pending_reason else ""
     before = draft.job.state
     draft.set_job(**changes)
     if report.state is not before:
-        words = f"{'ended ' if ended else ''}{report.state.value} on {handle.peer}"
+        words = f"{'ended ' if ended else ''}{report.state.value} on {peer}"
         draft.note(now_ms, "job.ended" if ended else "job.state", words + (f": {report.error}" if report.error else ""))
-    if not ended:
-        return handle
-    return replace(handle, state=SentState.CLOSED, closed_ms=now_ms)
 
 
 def _follow_task(draft: Draft, report: TaskReport, now_ms: int) -> None:

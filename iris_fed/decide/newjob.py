@@ -23,6 +23,7 @@ def new_job(submission: Submission, job_id: str, user: str, submitter: str, now_
         demand=spec.demand,
         queued_tasks=spec.replicas,
         scheduling_deadline_ms=deadline,
+        bundle_id=spec.bundle_id,
     )
 
 
@@ -43,3 +44,23 @@ def received_from(job: Job, requester: str, nonce: str) -> Job:
     """The same job, as it was handed to us. A pin to us has done its work."""
     constraints = tuple(c for c in job.spec.constraints if c.key != CLUSTER_KEY)
     return replace(job, spec=replace(job.spec, constraints=constraints), requester=requester, nonce=nonce)
+
+
+def child_of(parent: Job, job: Job, *, inherits_band: bool) -> Job:
+    """The same job below `parent`: it inherits the environment and, unless told otherwise, the band,
+    and belongs to whoever the parent belongs to."""
+    spec = replace(
+        job.spec,
+        env={**parent.spec.env, **job.spec.env},
+        secrets={**parent.spec.secrets, **job.spec.secrets},
+    )
+    return replace(
+        job,
+        spec=spec,
+        parent_uid=parent.uid,
+        user=parent.user,
+        submitting_user=parent.submitting_user,
+        band=parent.band if inherits_band else job.band,
+        requester=parent.requester,
+        nonce=parent.nonce,
+    )

@@ -16,12 +16,14 @@ from iris_fed.model.jobs import Job, JobEvent
 from iris_fed.model.ports import LocalCluster
 from iris_fed.model.spec import Handoff, Submission
 from iris_fed.model.states import ReceivedState
+from iris_fed.store.bundles import BundleStore, note_use
 from iris_fed.store.changelog import touch
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import insert_received, received_by_nonce, supersede_received
 from iris_fed.store.jobs import delete_job, insert_job, job_by_id, load_draft
 from iris_fed.store.runtime import Runtime
+from iris_fed.store.tree import change_unfinished_below
 from iris_fed.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -38,9 +40,10 @@ class _MustStop(Exception):
 class Inbound:
     """`trust` by requester name; a requester that is not in it never gets here."""
 
-    def __init__(self, runtime: Runtime, local: LocalCluster, trust: Mapping[str, Trust]) -> None:
+    def __init__(self, runtime: Runtime, local: LocalCluster, bundles: BundleStore, trust: Mapping[str, Trust]) -> None:
         self._runtime = runtime
         self._local = local
+        self._bundles = bundles
         self._trust = trust
 
     async def admit(self, caller: Identity, submission: Submission) -> str:
@@ -54,6 +57,7 @@ class Inbound:
         trust = self._authorise(caller, handoff.requester)
         if not parse_job_id(submission.name, "name").is_root:
             raise InvalidArgument("only a root job can be handed off", "name")
+        submission = await self._keep_bundle(submission, handoff, trust)
         now_ms = self._runtime.clock.now_ms()
         miss = self._nearest_miss(submission)
         admitted = await self._runtime.db.write(
@@ -66,6 +70,15 @@ class Inbound:
         log.info("handoff.admitted", requester=handoff.requester, job=admitted, nonce=handoff.nonce)
         self._local.wake()
         return admitted
+
+    async def _keep_bundle(self, submission: Submission, handoff: Handoff, trust: Trust) -> Submission:
+        """The bundle's bytes are on disk before a job names them; nobody else's are kept."""
+        bundle_id = submission.spec.bundle_id
+        if submission.bundle and admission.submitter_allowed(handoff.submitting_user, trust.allowed_submitters):
+            bundle_id = await self._bundles.put(submission.bundle)
+        elif bundle_id and not self._bundles.path(bundle_id).exists():
+            raise InvalidArgument("this cluster does not have that bundle; send its bytes", "bundle_id")
+        return replace(submission, spec=replace(submission.spec, bundle_id=bundle_id))
 
     async def cancel(self, caller: Identity, job_id: str, nonce: str) -> None:
         """Cancel one incarnation; one that never arrived is refused from now on (fenced).
@@ -160,6 +173,8 @@ def _take_over(tx: Tx, submission: Submission, handoff: Handoff, now_ms: int) ->
     )
     words = f"handed over by {handoff.requester} for {handoff.submitting_user}"
     insert_job(tx, job, [JobEvent(0, now_ms, "job.received", words)])
+    if job.bundle_id:
+        note_use(tx, job.bundle_id, len(submission.bundle), now_ms)
     insert_received(
         tx,
         ReceivedHandle(
@@ -182,6 +197,7 @@ def _cancel(tx: Tx, requester: str, job_id: str, nonce: str, now_ms: int) -> Job
         draft = load_draft(tx, job)
         lifecycle.request_cancel(draft, requester, now_ms)
         commit(tx, draft)
+        change_unfinished_below(tx, job.uid, lambda child: lifecycle.request_cancel(child, requester, now_ms))
         touch(tx, requester, job.nonce, job_id)
         return job
     if not nonce or is_task_id(job_id):

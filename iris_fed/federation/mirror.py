@@ -9,6 +9,7 @@ from iris_fed.decide import mirror
 from iris_fed.decide.draft import Draft
 from iris_fed.decide.mirror import Match
 from iris_fed.errors import IllegalTransition
+from iris_fed.federation.mirror_children import end_children, follow_child
 from iris_fed.model.federation import Delta, PeerState, SentHandle, SyncAnswer
 from iris_fed.model.states import SentState
 from iris_fed.store.commit import StaleDraft, commit
@@ -80,6 +81,11 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
                 followed = _apart(tx, handle, partial(_follow, tx, handle, delta, terms.now_ms))
                 changed |= followed or set()
                 skipped += followed is None
+            case Match.CHILD:
+                assert handle is not None
+                followed = _apart(tx, handle, partial(follow_child, tx, handle, delta, terms.now_ms))
+                changed |= followed or set()
+                skipped += followed is None
             case Match.STRAY:
                 strays.append((delta.job_id, delta.nonce))
             case Match.UNKNOWN:
@@ -132,7 +138,8 @@ def _follow(tx: Tx, handle: SentHandle, delta: Delta, now_ms: int) -> set[int]:
     after = mirror.follow(handle, draft, delta, now_ms)
     changed = commit(tx, draft)
     update_sent(tx, handle, after)
-    return {job.uid} if changed or after != handle else set()
+    below = end_children(tx, draft.job, now_ms) if draft.ended else set()
+    return below | ({job.uid} if changed or after != handle else set())
 
 
 def _note_missing(tx: Tx, full: FullSet, terms: Terms) -> set[int]:

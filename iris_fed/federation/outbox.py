@@ -15,12 +15,22 @@ from iris_fed.decide import handoff
 from iris_fed.decide.draft import Draft
 from iris_fed.federation.request import delivery_of
 from iris_fed.model.federation import PeerState, SentHandle
+from iris_fed.model.ids import fold_remote_id, parse_job_id
 from iris_fed.model.jobs import Job
 from iris_fed.model.ports import PeerClient, PeerRefused, PeerUnreachable
+from iris_fed.model.spec import Submission
 from iris_fed.model.states import SentState
+from iris_fed.store.bundles import BundleStore
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
-from iris_fed.store.handles import due_sent, next_due_ms, open_sent, sent_by_nonce, update_sent
+from iris_fed.store.handles import (
+    cancelled_children,
+    due_sent,
+    next_due_ms,
+    open_sent,
+    sent_by_nonce,
+    update_sent,
+)
 from iris_fed.store.jobs import job_by_id, load_draft
 from iris_fed.store.runtime import Runtime
 from iris_fed.supervise import Wakeup
@@ -42,15 +52,17 @@ class Outbox:
         settings: FederationSettings,
         peer: str,
         client: PeerClient,
+        bundles: BundleStore,
         peer_state: Callable[[], PeerState],
     ) -> None:
         self._runtime = runtime
         self._settings = settings
         self._peer = peer
         self._client = client
+        self._bundles = bundles
         self._peer_state = peer_state
         self._in_flight: dict[str, asyncio.Event] = {}
-        self._strays: dict[str, str] = {}
+        self._strays: set[tuple[str, str]] = set()
         self._cancelling_strays = False
         self._group: anyio.abc.TaskGroup | None = None
         self.wake = Wakeup()
@@ -60,6 +72,7 @@ class Outbox:
         self._in_flight.clear()
         self._cancelling_strays = False
         await self.doubt_unanswered()
+        self.cancel_strays(await self._children_to_cancel())
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
@@ -93,10 +106,11 @@ class Outbox:
         self.wake()
 
     def cancel_strays(self, strays: tuple[tuple[str, str], ...]) -> None:
-        """Incarnations that are over here but alive there."""
+        """Incarnations that are over here but alive there, and children to be cancelled there: remote
+        job id and nonce."""
         for remote_id, nonce in strays:
             if len(self._strays) < MAX_STRAYS:
-                self._strays[nonce] = remote_id
+                self._strays.add((remote_id, nonce))
         if strays:
             self.wake()
 
@@ -164,8 +178,8 @@ class Outbox:
             await self._deliver(handle, job)
 
     async def _deliver(self, handle: SentHandle, job: Job) -> None:
-        submission = delivery_of(handle, job, self._runtime.cluster, self._peer_state().database_id)
         try:
+            submission = await self._submission(handle, job)
             with anyio.fail_after(self._settings.call_timeout_s):
                 await self._client.deliver(submission)
         except PeerRefused as refusal:
@@ -182,6 +196,12 @@ class Outbox:
             await self._settle(handle.nonce, lambda h, d, now: self._unanswered(h, d, error, arrived, now))
         else:
             await self._settle(handle.nonce, handoff.on_ack)
+
+    async def _submission(self, handle: SentHandle, job: Job) -> Submission:
+        submission = delivery_of(handle, job, self._runtime.cluster, self._peer_state().database_id)
+        if not job.bundle_id:
+            return submission
+        return replace(submission, bundle=await self._bundles.read(job.bundle_id))
 
     async def _terminate(self, handle: SentHandle) -> None:
         try:
@@ -201,7 +221,7 @@ class Outbox:
 
     async def _cancel_strays(self) -> None:
         try:
-            for nonce, remote_id in list(self._strays.items()):
+            for remote_id, nonce in sorted(self._strays):
                 try:
                     with anyio.fail_after(self._settings.call_timeout_s):
                         await self._client.terminate(remote_id, nonce)
@@ -213,9 +233,15 @@ class Outbox:
                     # The others would fare no better; all are tried again at the next wake.
                     log.warning("stray.not_cancelled", peer=self._peer, job=remote_id, error=str(failure))
                     return
-                self._strays.pop(nonce, None)
+                self._strays.discard((remote_id, nonce))
         finally:
             self._cancelling_strays = False
+
+    async def _children_to_cancel(self) -> tuple[tuple[str, str], ...]:
+        """Those whose cancel a restart may have interrupted; hearing it twice does no harm."""
+        children = await self._runtime.db.read(lambda tx: cancelled_children(tx, self._peer))
+        own = self._runtime.cluster
+        return tuple((str(fold_remote_id(parse_job_id(job_id), own)), nonce) for job_id, nonce in children)
 
     def _unanswered(self, handle: SentHandle, draft: Draft, error: str, arrived: bool, now_ms: int) -> SentHandle:
         return handoff.on_no_answer(

@@ -14,6 +14,7 @@ from iris_fed.federation.outbox import Outbox
 from iris_fed.model.federation import PeerShape, PeerState, PeerView, SyncAnswer, SyncRequest
 from iris_fed.model.ports import PeerClient, PeerRefused, PeerUnreachable
 from iris_fed.model.resources import BackendSummary
+from iris_fed.store.bundles import BundleStore
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import load_peer, save_peer
 from iris_fed.store.runtime import Runtime
@@ -42,7 +43,13 @@ class PeerLink:
     """`run` it for as long as the controller lives."""
 
     def __init__(
-        self, runtime: Runtime, settings: FederationSettings, peer: str, address: str, client: PeerClient
+        self,
+        runtime: Runtime,
+        settings: FederationSettings,
+        peer: str,
+        address: str,
+        client: PeerClient,
+        bundles: BundleStore,
     ) -> None:
         self.peer = peer
         self.address = address
@@ -57,7 +64,7 @@ class PeerLink:
         self._full_wanted = asyncio.Event()
         self._heard = asyncio.Event()
         self._sync_wake = Wakeup()
-        self.outbox = Outbox(runtime, settings, peer, client, lambda: self._state)
+        self.outbox = Outbox(runtime, settings, peer, client, bundles, lambda: self._state)
 
     async def run(self) -> None:
         self._state = await self._runtime.db.read(lambda tx: load_peer(tx, self.peer))

@@ -1,6 +1,6 @@
 """All peers of this cluster, and the way out to them. With none declared it does nothing at all."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 
 import anyio
 
@@ -10,7 +10,7 @@ from iris_fed.errors import NotFound
 from iris_fed.federation.peer_link import PeerLink
 from iris_fed.model.federation import PeerShape, PeerView, SentHandle
 from iris_fed.model.ids import fold_remote_id, parse_job_id
-from iris_fed.model.logs import LogBatch, LogRequest
+from iris_fed.model.ports import PeerClient
 from iris_fed.model.spec import Submission
 from iris_fed.store.handles import count_open_sent
 from iris_fed.store.runtime import Runtime
@@ -99,5 +99,10 @@ class Federation:
         if link is not None:
             link.outbox.wake()
 
-    def read_logs(self, peer: str, request: LogRequest) -> AsyncIterator[LogBatch]:
-        return self.link(peer).client.read_logs(request)
+    def cancel_child(self, peer: str, job_id: str, nonce: str) -> None:
+        link = self._links.get(peer)
+        if link is not None:
+            link.outbox.cancel_strays(((str(fold_remote_id(parse_job_id(job_id), self._runtime.cluster)), nonce),))
+
+    def client(self, peer: str) -> PeerClient:
+        return self.link(peer).client

@@ -44,6 +44,7 @@ class Job:
     scheduling_deadline_ms: int | None = None
     cancel_requested_ms: int | None = None
     stop_state: JobState | None = None
+    bundle_id: str = ""
     requester: str = ""
     nonce: str = ""
     cluster: str = ""

@@ -17,6 +17,7 @@ class Limits:
     argv_bytes: int = 131_072
     env_bytes: int = 131_072
     log_page_bytes: int = 1_048_576
+    bundle_bytes: int = 67_108_864
 
 
 DAY_MS = 86_400_000

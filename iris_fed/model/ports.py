@@ -1,9 +1,10 @@
 """Small protocols by which rooms on the same floor meet; `server` wires them together."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from iris_fed.model.federation import Admission, PeerShape, SentHandle, SyncAnswer, SyncRequest
+from iris_fed.model.files import ExecResult, FileChunk, FileListing
 from iris_fed.model.logs import LogBatch, LogRequest
 from iris_fed.model.resources import BackendSummary
 from iris_fed.model.spec import JobSpec, Submission
@@ -43,6 +44,12 @@ class PeerClient(Protocol):
 
     def read_logs(self, request: LogRequest) -> AsyncIterator[LogBatch]: ...
 
+    async def exec(self, task_id: str, argv: Sequence[str], timeout_s: int) -> ExecResult: ...
+
+    async def list_files(self, task_id: str, attempt: int | None, path: str) -> FileListing: ...
+
+    def read_file(self, task_id: str, attempt: int | None, path: str, offset: int) -> AsyncIterator[FileChunk]: ...
+
     async def check_admission(self, submitting_user: str) -> Admission: ...
 
     async def close(self) -> None: ...
@@ -73,8 +80,12 @@ class Handoffs(Protocol):
         """There is something to send to this peer."""
         ...
 
-    def read_logs(self, peer: str, request: LogRequest) -> AsyncIterator[LogBatch]:
-        """Output of a job on the peer, named as the peer names it. Raises PeerRefused or PeerUnreachable."""
+    def cancel_child(self, peer: str, job_id: str, nonce: str) -> None:
+        """Tell the peer to end a child (named as here) of the incarnation `nonce`."""
+        ...
+
+    def client(self, peer: str) -> PeerClient:
+        """The way to a declared peer, to reach into jobs that it runs for us. Raises NotFound."""
         ...
 
 

@@ -9,14 +9,16 @@ from iris_fed import __version__
 from iris_fed.auth.identity import Role
 from iris_fed.controller.logs import LogReader
 from iris_fed.controller.query import Queries
-from iris_fed.errors import Unimplemented
+from iris_fed.controller.reach import Reach
 from iris_fed.federation.check import check_peer
 from iris_fed.federation.inbound import Inbound
 from iris_fed.federation.registry import Federation
 from iris_fed.model.logs import LogBatch, LogRequest
-from iris_fed.rpc.gate import caller
+from iris_fed.rpc.gate import caller, check_reach
 from iris_fed.rpc.gen.irisfed import cluster_pb2
-from iris_fed.rpc.wire.logs import log_batch_to_wire, log_request_from_wire
+from iris_fed.rpc.wire.checks import whole
+from iris_fed.rpc.wire.files import chunk_to_wire, listing_to_wire
+from iris_fed.rpc.wire.logs import MAX_OFFSET, log_batch_to_wire, log_request_from_wire
 from iris_fed.rpc.wire.places import admission_to_wire, check_steps_to_wire
 from iris_fed.rpc.wire.statuses import job_events_to_wire
 
@@ -35,10 +37,17 @@ class ClusterFacts:
 
 class ClusterHandlers:
     def __init__(
-        self, facts: ClusterFacts, logs: LogReader, queries: Queries, inbound: Inbound, federation: Federation
+        self,
+        facts: ClusterFacts,
+        logs: LogReader,
+        reach: Reach,
+        queries: Queries,
+        inbound: Inbound,
+        federation: Federation,
     ) -> None:
         self._facts = facts
         self._logs = logs
+        self._reach = reach
         self._queries = queries
         self._inbound = inbound
         self._federation = federation
@@ -58,23 +67,28 @@ class ClusterHandlers:
         self, request: cluster_pb2.ReadLogsRequest, ctx: Any, /
     ) -> AsyncIterator[cluster_pb2.ReadLogsResponse]:
         wanted = log_request_from_wire(request)
+        check_reach(wanted.job_id)
         if caller().role is Role.FEDERATION_PEER:
             await self._inbound.may_read(caller(), wanted.job_id)
         async for batch in self._stream(wanted):
             yield log_batch_to_wire(batch, wanted.job_id)
 
     async def list_files(self, request: cluster_pb2.ListFilesRequest, ctx: Any, /) -> cluster_pb2.ListFilesResponse:
-        raise Unimplemented("ListFiles is not offered by this version")
+        attempt = request.attempt_id if request.HasField("attempt_id") else None
+        return listing_to_wire(await self._reach.list_files(caller(), request.task_id, attempt, request.path))
 
     async def read_file(
         self, request: cluster_pb2.ReadFileRequest, ctx: Any, /
     ) -> AsyncIterator[cluster_pb2.ReadFileResponse]:
-        raise Unimplemented("ReadFile is not offered by this version")
-        yield
+        attempt = request.attempt_id if request.HasField("attempt_id") else None
+        offset = whole(request.offset, 0, MAX_OFFSET, "offset")
+        async for chunk in self._reach.read_file(caller(), request.task_id, attempt, request.path, offset):
+            yield chunk_to_wire(chunk)
 
     async def list_job_events(
         self, request: cluster_pb2.ListJobEventsRequest, ctx: Any, /
     ) -> cluster_pb2.ListJobEventsResponse:
+        check_reach(request.job_id)
         return job_events_to_wire(await self._queries.events(request.job_id))
 
     async def check_peer(self, request: cluster_pb2.CheckPeerRequest, ctx: Any, /) -> cluster_pb2.CheckPeerResponse:

@@ -7,6 +7,7 @@ from typing import Any
 from iris_fed.auth.identity import Role
 from iris_fed.controller.cancel import Canceller
 from iris_fed.controller.query import Queries
+from iris_fed.controller.reach import Reach
 from iris_fed.controller.submit import Submitter
 from iris_fed.errors import Unimplemented
 from iris_fed.federation.changes import ChangeFeed
@@ -15,11 +16,12 @@ from iris_fed.federation.registry import Federation
 from iris_fed.model.ids import parse_task_id
 from iris_fed.model.limits import MAX_NONCE_CHARS, Limits
 from iris_fed.model.resources import BackendSummary
-from iris_fed.rpc.gate import caller
+from iris_fed.rpc.gate import caller, check_reach, within_reach
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.job import job_pb2
-from iris_fed.rpc.wire.checks import optional_word
+from iris_fed.rpc.wire.checks import at_most, no_nul, optional_word
 from iris_fed.rpc.wire.delivery import request_of_job
+from iris_fed.rpc.wire.files import exec_result_to_wire
 from iris_fed.rpc.wire.launch import submission_from_wire
 from iris_fed.rpc.wire.places import backend_to_wire, peer_to_wire
 from iris_fed.rpc.wire.queries import job_query_from_wire
@@ -37,6 +39,7 @@ class UseCases:
     submitter: Submitter
     canceller: Canceller
     queries: Queries
+    reach: Reach
     inbound: Inbound
     feed: ChangeFeed
     federation: Federation
@@ -62,13 +65,17 @@ class ControllerHandlers:
     async def get_job_status(
         self, request: Controller.GetJobStatusRequest, ctx: Any, /
     ) -> Controller.GetJobStatusResponse:
+        check_reach(request.job_id)
         view, tasks = await self._do.queries.job(request.job_id)
         return Controller.GetJobStatusResponse(job=job_to_wire(view, tasks), request=request_of_job(view.job))
 
     async def get_job_state(
         self, request: Controller.GetJobStateRequest, ctx: Any, /
     ) -> Controller.GetJobStateResponse:
-        return job_states_to_wire(await self._do.queries.states(list(request.job_ids[:MAX_STATES_ASKED])))
+        at_most(request.job_ids, MAX_STATES_ASKED, "job_ids")
+        for job_id in request.job_ids:
+            check_reach(job_id)
+        return job_states_to_wire(await self._do.queries.states(list(request.job_ids)))
 
     async def terminate_job(self, request: Controller.TerminateJobRequest, ctx: Any, /) -> job_pb2.Empty:
         if caller().role is Role.FEDERATION_PEER:
@@ -79,19 +86,23 @@ class ControllerHandlers:
         return job_pb2.Empty()
 
     async def list_jobs(self, request: Controller.ListJobsRequest, ctx: Any, /) -> Controller.ListJobsResponse:
-        return job_page_to_wire(await self._do.queries.jobs(job_query_from_wire(request.query, self._do.limits)))
+        query = job_query_from_wire(request.query, self._do.limits)
+        return job_page_to_wire(await self._do.queries.jobs(within_reach(query)))
 
     async def get_task_status(
         self, request: Controller.GetTaskStatusRequest, ctx: Any, /
     ) -> Controller.GetTaskStatusResponse:
+        job_id = str(parse_task_id(request.task_id)[0])
+        check_reach(job_id)
         if caller().role is Role.FEDERATION_PEER:
-            await self._do.inbound.may_read(caller(), str(parse_task_id(request.task_id)[0]))
+            await self._do.inbound.may_read(caller(), job_id)
         view, task = await self._do.queries.task(request.task_id)
         return Controller.GetTaskStatusResponse(
             task=task_to_wire(task), job_resources=resources_to_wire(view.job.spec.resources)
         )
 
     async def list_tasks(self, request: Controller.ListTasksRequest, ctx: Any, /) -> Controller.ListTasksResponse:
+        check_reach(request.job_id)
         if caller().role is Role.FEDERATION_PEER:
             await self._do.inbound.may_read(caller(), request.job_id)
         tasks = await self._do.queries.tasks(request.job_id)
@@ -123,7 +134,8 @@ class ControllerHandlers:
     async def exec_in_container(
         self, request: Controller.ExecInContainerRequest, ctx: Any, /
     ) -> Controller.ExecInContainerResponse:
-        raise _not_built("ExecInContainer")
+        argv = no_nul(request.command, "command")
+        return exec_result_to_wire(await self._do.reach.exec(caller(), request.task_id, argv, request.timeout_seconds))
 
     async def set_user_budget(
         self, request: Controller.SetUserBudgetRequest, ctx: Any, /

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
@@ -10,10 +11,11 @@ from connectrpc.errors import ConnectError
 from connectrpc.request import RequestContext
 
 from iris_fed.auth.authenticator import Authenticator
-from iris_fed.auth.identity import Identity
+from iris_fed.auth.identity import Identity, Role
 from iris_fed.auth.policy import check_allowed
 from iris_fed.clock import Entropy
-from iris_fed.errors import DeadlineExceeded, IrisFedError
+from iris_fed.errors import DeadlineExceeded, IrisFedError, PermissionDenied
+from iris_fed.model.jobs import JobQuery
 from iris_fed.model.limits import MAX_LONG_POLL_MS
 from iris_fed.rpc.errors import to_connect, to_internal
 from iris_fed.telemetry import get_logger
@@ -33,6 +35,22 @@ def caller() -> Identity:
     return _caller.get()
 
 
+def check_reach(job_id: str) -> None:
+    """Raises PermissionDenied when a task asks for a job that is not its own or below it."""
+    if not caller().may_reach(job_id):
+        raise PermissionDenied(f"a task sees only its own job {caller().subtree} and what is below it")
+
+
+def within_reach(query: JobQuery) -> JobQuery:
+    """A task's listing holds only what is below its own job."""
+    if caller().role is not Role.JOB:
+        return query
+    below = caller().subtree + "/"
+    if query.job_id_prefix and not query.job_id_prefix.startswith(below):
+        check_reach(query.job_id_prefix)
+    return replace(query, job_id_prefix=query.job_id_prefix if query.job_id_prefix.startswith(below) else below)
+
+
 class Gate:
     """Runs before the body is read: authenticates, checks the policy table, names the request."""
 
@@ -45,7 +63,7 @@ class Gate:
         structlog.contextvars.bind_contextvars(request=self._entropy.token()[:12], method=ctx.method.name)
         headers = {name.lower(): value for name, value in ctx.request_headers.items()}
         try:
-            identity = self._authenticator.authenticate(headers)
+            identity = await self._authenticator.authenticate(headers)
             check_allowed(identity, method)
         except IrisFedError as error:
             log.warning("rpc.denied", code=error.code.value, client=ctx.client_address, reason=error.message)

@@ -1,6 +1,6 @@
 """The way to one peer, speaking the wire: implements `model.ports.PeerClient`."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -10,6 +10,7 @@ from pyqwest import Transport
 
 from iris_fed.errors import InvalidArgument
 from iris_fed.model.federation import Admission, SyncAnswer, SyncRequest
+from iris_fed.model.files import ExecResult, FileChunk, FileListing
 from iris_fed.model.logs import LogBatch, LogRequest
 from iris_fed.model.ports import PeerRefused, PeerUnreachable
 from iris_fed.model.resources import BackendSummary
@@ -19,6 +20,7 @@ from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.irisfed import cluster_pb2
 from iris_fed.rpc.unreachable import never_left, why_unreachable
 from iris_fed.rpc.wire.delivery import submission_to_wire
+from iris_fed.rpc.wire.files import chunk_from_wire, exec_result_from_wire, listing_from_wire
 from iris_fed.rpc.wire.logs import log_batch_from_wire, log_request_to_wire
 from iris_fed.rpc.wire.places import admission_from_wire, backends_from_wire
 from iris_fed.rpc.wire.sync import sync_answer_from_wire, sync_request_to_wire
@@ -66,9 +68,26 @@ class ConnectPeer:
             async for message in stream:
                 yield _read(partial(log_batch_from_wire, message, request.job_id))
         except ConnectError as error:
-            if answered_404(error):
-                raise PeerRefused("unimplemented", "it offers no logs to other clusters") from None
-            raise _translate(error) from error
+            raise _offered(error, "it offers no logs to other clusters") from error
+
+    async def exec(self, task_id: str, argv: Sequence[str], timeout_s: int) -> ExecResult:
+        request = Controller.ExecInContainerRequest(task_id=task_id, command=argv, timeout_seconds=timeout_s)
+        timeout_ms = int((timeout_s + MAX_ANSWER_WAIT_S) * 1000)
+        return exec_result_from_wire(
+            await _call(self._channel.controller.exec_in_container(request, timeout_ms=timeout_ms))
+        )
+
+    async def list_files(self, task_id: str, attempt: int | None, path: str) -> FileListing:
+        request = cluster_pb2.ListFilesRequest(task_id=task_id, attempt_id=attempt, path=path)
+        return listing_from_wire(await _call(self._channel.cluster.list_files(request)))
+
+    async def read_file(self, task_id: str, attempt: int | None, path: str, offset: int) -> AsyncIterator[FileChunk]:
+        request = cluster_pb2.ReadFileRequest(task_id=task_id, attempt_id=attempt, path=path, offset=offset)
+        try:
+            async for message in self._channel.streams.read_file(request):
+                yield chunk_from_wire(message)
+        except ConnectError as error:
+            raise _offered(error, "it offers no files to other clusters") from error
 
     async def check_admission(self, submitting_user: str) -> Admission:
         request = cluster_pb2.CheckAdmissionRequest(submitting_user=submitting_user)
@@ -92,6 +111,11 @@ def _read(convert: Callable[[], T]) -> T:
         return convert()
     except InvalidArgument as error:
         raise PeerRefused("data_loss", f"its answer cannot be read: {error.message}") from error
+
+
+def _offered(error: ConnectError, otherwise: str) -> PeerRefused | PeerUnreachable:
+    """The same, for a method that an Iris controller does not have."""
+    return PeerRefused("unimplemented", otherwise) if answered_404(error) else _translate(error)
 
 
 def _translate(error: ConnectError) -> PeerRefused | PeerUnreachable:

@@ -1,7 +1,7 @@
 """The composition root: reads top to bottom, holds no logic."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from getpass import getuser
@@ -9,10 +9,11 @@ from getpass import getuser
 import anyio
 from starlette.types import ASGIApp
 
-from iris_fed.auth.authenticator import Authenticator, ensure_admin_token
+from iris_fed.auth.authenticator import Authenticator, TaskOwner, ensure_admin_token
 from iris_fed.auth.federation_tokens import FederationSigner, FederationVerifier, TrustedRequester
 from iris_fed.auth.keys import private_key_from_pem, public_key_from_pem
 from iris_fed.auth.nonces import NonceMint
+from iris_fed.auth.task_tokens import TaskTokens, ensure_task_key
 from iris_fed.backends.base import Backend, Owner
 from iris_fed.backends.local.backend import LocalBackend
 from iris_fed.backends.local.settings import LocalSettings
@@ -20,10 +21,11 @@ from iris_fed.clock import Clock, Entropy, SystemClock, SystemEntropy
 from iris_fed.config import Settings, read_public_key, read_secret
 from iris_fed.config.sections import LocalBackendSettings, PeerSettings
 from iris_fed.controller.cancel import Canceller
-from iris_fed.controller.launching import ControllerAddress
+from iris_fed.controller.launching import TaskLink
 from iris_fed.controller.logs import LogReader
 from iris_fed.controller.loop import ControlLoop
 from iris_fed.controller.query import Queries
+from iris_fed.controller.reach import Reach
 from iris_fed.controller.submit import Submitter
 from iris_fed.decide.admission import Trust
 from iris_fed.federation.changes import ChangeFeed
@@ -38,7 +40,9 @@ from iris_fed.rpc.gate import Gate
 from iris_fed.rpc.peer_client import ConnectPeer
 from iris_fed.rpc.services import build_services
 from iris_fed.signals import JobSignals
+from iris_fed.store.bundles import BundleStore
 from iris_fed.store.db import Database
+from iris_fed.store.jobs import job_of_live_attempt
 from iris_fed.store.lock import StateLock, prepare_state_dir
 from iris_fed.store.meta import ClusterMeta
 from iris_fed.store.opening import DATABASE_NAME, open_database
@@ -101,19 +105,23 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
             await backend.start(owner)
             stack.push_async_callback(backend.close)
 
-        loop = ControlLoop(runtime, backends, owner, ControllerAddress(url), settings.scheduling)
-        federation = _build_federation(settings, runtime, parts, stack)
+        limits = Limits(**settings.limits.model_dump())
+        bundles = BundleStore(settings.state_dir / "bundles", limits.bundle_bytes)
+        tokens = TaskTokens(ensure_task_key(settings.state_dir))
+        loop = ControlLoop(runtime, backends, owner, TaskLink(url, tokens.mint, bundles.path), settings.scheduling)
+        federation = _build_federation(settings, runtime, bundles, parts, stack)
         canceller = Canceller(runtime, loop, federation)
         trusted = frozenset(settings.auth.federation_peers)
-        inbound = Inbound(runtime, loop, _trust(settings))
+        inbound = Inbound(runtime, loop, bundles, _trust(settings))
         feed = ChangeFeed(runtime)
         db.on_changelog(feed.on_changelog)
-        limits = Limits(**settings.limits.model_dump())
         queries = Queries(runtime)
+        reach = Reach(runtime, backends, federation)
         use_cases = UseCases(
-            submitter=Submitter(runtime, loop, federation, canceller, trusted),
+            submitter=Submitter(runtime, loop, federation, canceller, bundles, trusted),
             canceller=canceller,
             queries=queries,
+            reach=reach,
             inbound=inbound,
             feed=feed,
             federation=federation,
@@ -123,12 +131,13 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         logs = LogReader(runtime, backends, federation, limits.log_page_bytes)
         facts = ClusterFacts(name, meta.database_id, parts.clock.now_ms())
         verifier = FederationVerifier(_trusted_keys(settings), name, parts.clock)
-        gate = Gate(Authenticator(admin_token, getuser(), verifier), parts.entropy)
+        authenticator = Authenticator(admin_token, getuser(), verifier, tokens, _job_of_task(db))
+        gate = Gate(authenticator, parts.entropy)
         services = build_services(
             ControllerHandlers(use_cases),
-            ClusterHandlers(facts, logs, queries, inbound, federation),
+            ClusterHandlers(facts, logs, reach, queries, inbound, federation),
             gate,
-            limits.request_bytes,
+            limits.request_bytes + limits.bundle_bytes,
         )
         asgi = build_app(services, lambda: _writable(db))
 
@@ -164,7 +173,9 @@ def local_settings(backend: LocalBackendSettings) -> LocalSettings:
     )
 
 
-def _build_federation(settings: Settings, runtime: Runtime, parts: Parts, stack: AsyncExitStack) -> Federation:
+def _build_federation(
+    settings: Settings, runtime: Runtime, bundles: BundleStore, parts: Parts, stack: AsyncExitStack
+) -> Federation:
     if not settings.peers:
         return Federation(runtime, settings.federation, (), None)
     assert settings.auth.signing_key is not None
@@ -183,7 +194,7 @@ def _build_federation(settings: Settings, runtime: Runtime, parts: Parts, stack:
     for peer in settings.peers:
         client = connect(peer, _minting(signer, peer.name))
         stack.push_async_callback(client.close)
-        links.append(PeerLink(runtime, settings.federation, peer.name, peer.address, client))
+        links.append(PeerLink(runtime, settings.federation, peer.name, peer.address, client, bundles))
     return Federation(runtime, settings.federation, links, NonceMint(nonce_key.encode()))
 
 
@@ -211,6 +222,14 @@ def _trust(settings: Settings) -> dict[str, Trust]:
         name: Trust(name, tuple(trust.allowed_submitters), names - {name})
         for name, trust in settings.auth.federation_peers.items()
     }
+
+
+def _job_of_task(db: Database) -> Callable[[str], Awaitable[TaskOwner | None]]:
+    async def look_up(attempt_uid: str) -> TaskOwner | None:
+        job = await db.read(lambda tx: job_of_live_attempt(tx, attempt_uid))
+        return None if job is None else TaskOwner(job.job_id, job.user, job.submitting_user)
+
+    return look_up
 
 
 async def _writable(db: Database) -> bool:

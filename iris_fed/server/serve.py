@@ -16,6 +16,7 @@ from iris_fed.errors import ConfigError
 from iris_fed.server.compose import Controller, running_controller
 from iris_fed.telemetry import configure_logging, get_logger
 from iris_fed.web.http_protocol import BoundedHttpProtocol
+from iris_fed.web.streams import Streams
 
 URL_FILE = "controller.url"
 KEEP_ALIVE_S = 120
@@ -47,9 +48,10 @@ class _Server(uvicorn.Server):
 async def _serve(settings: Settings, listener: socket.socket, exit_on_stdin_eof: bool) -> None:
     url = _url(settings, listener)
     async with running_controller(settings, url) as controller:
+        streams = Streams(controller.asgi)
         server = _Server(
             uvicorn.Config(
-                controller.asgi,
+                streams,
                 http=BoundedHttpProtocol,
                 ws="none",
                 lifespan="off",
@@ -62,7 +64,7 @@ async def _serve(settings: Settings, listener: socket.socket, exit_on_stdin_eof:
                 backlog=BACKLOG,
             )
         )
-        _stop_on_signals(server, controller, exit_on_stdin_eof)
+        _stop_on_signals(server, controller, streams, exit_on_stdin_eof)
         _write_url(settings, url)
         log.info("controller.serving", cluster=settings.cluster.name, url=url, database=controller.meta.database_id)
         await server.serve(sockets=[listener])
@@ -98,13 +100,14 @@ def _write_url(settings: Settings, url: str) -> None:
     os.replace(draft, settings.state_dir / URL_FILE)
 
 
-def _stop_on_signals(server: _Server, controller: Controller, exit_on_stdin_eof: bool) -> None:
+def _stop_on_signals(server: _Server, controller: Controller, streams: Streams, exit_on_stdin_eof: bool) -> None:
     loop = asyncio.get_running_loop()
 
     def stop(reason: str) -> None:
         log.info("controller.stopping", reason=reason)
-        # Long polls are answered first: a graceful shutdown waits for what is under way.
+        # Long polls and streams end first: a graceful shutdown waits for what is under way.
         controller.feed.stop()
+        streams.stop()
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):

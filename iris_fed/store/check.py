@@ -79,18 +79,20 @@ MAX_NAMED = 5
 
 
 def check_database(path: Path) -> list[str]:
-    """One sentence a problem; none = sound. Reads only; the controller may run meanwhile."""
-    with contextlib.closing(_connect(path)) as tx:
-        try:
+    """One sentence a problem; none = sound. Reads only; the controller may run meanwhile.
+
+    Raises ConfigError when the file cannot be opened at all."""
+    try:
+        with contextlib.closing(_connect(path)) as tx:
             return _problems(tx)
-        except sqlite3.DatabaseError as error:
-            return [f"{path} is no sound SQLite database: {error}"]
+    except sqlite3.DatabaseError as error:
+        return [f"{path} is no sound SQLite database: {error}"]
 
 
 def _connect(path: Path) -> Tx:
     try:
         return connect_sqlite(path, SystemClock(), set(), query_only=True)
-    except sqlite3.Error as error:
+    except sqlite3.OperationalError as error:
         raise ConfigError(f"cannot open the database {path}: {error}") from error
 
 
@@ -113,7 +115,7 @@ def _problems(tx: Tx) -> list[str]:
         return problems
     problems += [f"trigger {words}" for words in trigger_problems(tx, migrations)]
     for rule, query in INVARIANTS.items():
-        names = [row["name"] for row in tx.execute(f"{query} LIMIT {MAX_NAMED}")]
+        names = [row["name"] for row in tx.execute(f"SELECT DISTINCT name FROM ({query}) LIMIT {MAX_NAMED}")]
         if names:
             problems.append(f"{rule}: {', '.join(names)}")
     return problems

@@ -117,7 +117,7 @@ class Database:
 
     async def _finish(self) -> None:
         await self._committer
-        with contextlib.nullcontext():  # It may write, and the disk may be full.
+        with contextlib.suppress(sqlite3.Error):  # It may write, and the disk may be full.
             await self._writer.run(lambda tx: tx.execute("PRAGMA optimize").fetchall())
         for channel in (*self._all_readers, self._writer):
             await channel.close()

@@ -72,6 +72,16 @@ def next_due_ms(tx: Tx, peer: str) -> int | None:
     return None if row["at"] is None else int(row["at"])
 
 
+def cancelled_children(tx: Tx, peer: str) -> list[tuple[str, str]]:
+    """Mirrored children whose end was asked for and has not come: job id here, nonce of their root."""
+    rows = tx.execute(
+        "SELECT job_id, nonce FROM jobs WHERE cluster = ? AND parent_uid IS NOT NULL"
+        " AND finished_ms IS NULL AND cancel_requested_ms IS NOT NULL",
+        (peer,),
+    )
+    return [(row["job_id"], row["nonce"]) for row in rows]
+
+
 def count_open_sent(tx: Tx) -> dict[str, int]:
     rows = tx.execute(
         "SELECT counterpart, count(*) AS n FROM federated_jobs"

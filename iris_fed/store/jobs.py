@@ -132,6 +132,14 @@ def locate_attempts(tx: Tx, uids: Iterable[str]) -> dict[str, tuple[int, int, in
     return found
 
 
+def job_of_live_attempt(tx: Tx, attempt_uid: str) -> Job | None:
+    """The job of one of our attempts, while the attempt is not over."""
+    row = tx.execute(
+        "SELECT job_uid FROM attempts WHERE mirrored = 0 AND finished_ms IS NULL AND attempt_uid = ?", (attempt_uid,)
+    ).fetchone()
+    return job_by_uid(tx, row["job_uid"]) if row else None
+
+
 def live_attempts(tx: Tx, *, to_kill_only: bool = False) -> list[LiveAttempt]:
     """Attempts that are not over, here."""
     condition = "AND kill_requested_ms IS NOT NULL" if to_kill_only else ""

@@ -175,14 +175,14 @@ class Cluster:
         """kill -9, as a crash would."""
         assert self.process is not None
         self.process.kill()
-        self._collect()
+        self.collect()
 
     def stop(self) -> int:
         """SIGTERM; its exit code. One that does not go is killed, and then the wait has failed."""
         assert self.process is not None
         self.process.terminate()
         try:
-            return self._collect()
+            return self.collect()
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait(STOP_LIMIT_S)
@@ -257,7 +257,8 @@ class Cluster:
         except (OSError, urllib.error.URLError):
             return False
 
-    def _collect(self) -> int:
+    def collect(self) -> int:
+        """The exit code of a controller that is about to end."""
         assert self.process is not None
         assert self.process.stdin is not None
         code = self.process.wait(STOP_LIMIT_S)
@@ -270,7 +271,8 @@ class Running:
     """A command under way. Its output goes to pipes that are read when it has ended, or by line."""
 
     def __init__(self, argv: list[str], env: dict[str, str]) -> None:
-        self.process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # Unbuffered, so that what `line` has not taken is still in the pipe for `end`.
+        self.process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
 
     def __enter__(self) -> "Running":
         return self
@@ -283,6 +285,13 @@ class Running:
         """The next line of its standard output; "" at the end."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().decode()
+
+    def until(self, text: str) -> str:
+        """The next line of its standard output that holds the text."""
+        while line := self.line():
+            if text in line:
+                return line
+        raise AssertionError(f"it ended without {text!r}: {self.end()}")
 
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
         self.process.send_signal(number)

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import stat
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.clusters import ME, Cluster, Federation, poll, runs
+from tests.e2e.clusters import Cluster, Federation, poll, runs
 
 # Writes a number every few milliseconds until it gets its cue, then what it came to.
 COUNT = 'i=0; while [ ! -e "$CUE" ]; do echo $i; i=$((i+1)); sleep 0.01; done; echo last $i; exit 9'
@@ -28,6 +29,8 @@ DAEMON = (
     "print('daemon', open('daemon').read(), os.getpid(), flush=True)\n"
     "time.sleep(300)\n"
 )
+PROMPT_S = 3.0
+"""Less than the grace: what is open is ended, not waited for."""
 TAKE_MEMORY = "import os, time; block = os.urandom({megabytes} << 20); print('taken', flush=True); time.sleep(300)"
 
 
@@ -86,7 +89,9 @@ def test_a_stop_is_prompt_with_a_follower_and_a_long_poll_open_and_tasks_go_on(
     job = lab.submit("-e", f"CUE={cue}", "--", "sh", "-c", "echo $$; " + COUNT)
     with lab.begin("job", "logs", "-f", job) as follower:
         pid = int(follower.line())
+        stopped = time.monotonic()
         assert lab.stop() == 0
+        assert time.monotonic() - stopped < PROMPT_S
         assert runs(pid)
         lab.start()
         cue.touch()
@@ -96,18 +101,20 @@ def test_a_stop_is_prompt_with_a_follower_and_a_long_poll_open_and_tasks_go_on(
     assert "Traceback" not in lab.log
 
 
-def test_a_launcher_that_is_killed_costs_the_attempt_but_leaves_no_process(hub: Cluster) -> None:
+def test_an_attempt_whose_launcher_was_killed_goes_on_and_ends_without_an_exit_code(hub: Cluster) -> None:
     job = hub.submit("--name", "orphan", "--", "sh", "-c", "echo $$; exec sleep 300")
     hub.until(job, "RUNNING")
-    pid = int(poll(lambda: hub.run("job", "logs", job).out.strip(), "it has written its pid"))
+    pid = int(hub.run("job", "logs", job, "--tail", "1").out)
     (launcher,) = hub.launchers()
     launcher.kill()
+    launcher.wait(5.0)
+    poll(lambda: [one for one in hub.launchers() if one.pid != launcher.pid], "another launcher is there")
+    assert runs(pid), "the task goes on without it"
+    os.kill(pid, signal.SIGKILL)
     attempt = poll(lambda: _ended(hub.task(job)["attempts"][0]), "its attempt has ended")
     assert attempt["state"] == "TASK_STATE_WORKER_FAILED"
     assert "exit code unknown" in attempt["error"]
     assert "exitCode" not in attempt
-    hub.cancel(job)
-    poll(lambda: not runs(pid), f"process {pid} is gone")
     assert hub.run("job", "run", "--", "true").code == 0, "the next launcher works"
 
 
@@ -131,13 +138,13 @@ def test_a_cancel_on_hub_ends_even_a_daemon_on_lab(federation: Federation) -> No
 def test_memory_is_shown_with_its_peak_and_costs_the_attempt_when_exceeded(hub: Cluster) -> None:
     within = ["python3", "-c", TAKE_MEMORY.format(megabytes=60)]
     job = hub.submit("--name", "within", "--memory", "500MB", "--", *within)
-    peak = poll(lambda: _peak_mb(hub.task(job)) > 60 and _peak_mb(hub.task(job)), "60 MB are seen")
-    assert f" {peak} MB " in hub.run("job", "describe", job).out
+    poll(lambda: _peak_mb(hub.task(job)) > 60, "60 MB are seen")
+    (shown,) = re.findall(r" (\d+) MB ", hub.run("job", "describe", job).out)
+    assert int(shown) > 60
     hub.cancel(job)
     beyond = hub.run("job", "run", "--memory", "50MB", "--", "python3", "-c", TAKE_MEMORY.format(megabytes=200))
     assert beyond.code == 137
-    assert "memory" in beyond.err
-    assert "50 MB" in beyond.err
+    assert "over its limit of 50.0 MB" in beyond.err
 
 
 def _peak_mb(task: dict[str, dict[str, str]]) -> int:
@@ -167,9 +174,5 @@ def test_a_controller_ends_with_whoever_started_it(hub: Cluster) -> None:
     assert hub.process is not None
     assert hub.process.stdin is not None
     hub.process.stdin.close()
-    assert hub.process.wait(10.0) == 0
+    assert hub.collect() == 0
     hub.start()
-    os.kill(hub.process.pid, signal.SIGINT)
-    assert hub.process.wait(10.0) == 0
-    hub.start()
-    assert hub.state(f"/{ME}/within") == "KILLED"

@@ -21,6 +21,7 @@ from tests.federation.world import (
     World,
     as_peer,
     gpu_job,
+    handoff,
     in_contact,
     seen,
     started,
@@ -79,13 +80,11 @@ async def test_a_page_ends_early_when_its_jobs_have_many_tasks(
 ) -> None:
     monkeypatch.setattr(changes, "MAX_PAGE_TASKS", 3)
     for number in range(3):
-        await pair.hub.client.submit(gpu_job(f"wide-{number}", replicas=2))
-    await started(pair.lab, 6)
+        await seen(pair.hub, await pair.hub.client.submit(gpu_job(f"wide-{number}", replicas=2)), RUNNING)
     first = await ask(channel)
     second = await ask(channel, first.next_cursor)
     assert [(len(page.deltas), page.more) for page in (first, second)] == [(2, True), (1, False)]
     assert sum(len(delta.changed_tasks) for page in (first, second) for delta in page.deltas) == 6
-    assert second.next_cursor == (await ask(channel, max_deltas=None)).next_cursor
 
 
 async def test_what_changes_between_the_pages_of_a_full_set_is_told_in_it_or_right_after(
@@ -102,6 +101,34 @@ async def test_what_changes_between_the_pages_of_a_full_set_is_told_in_it_or_rig
     between = first_id.replace("train-0", "between")
     assert {*others[1:], between} <= {*rest, *after}
     assert first_id in after
+
+
+async def test_a_cancel_repeats_the_truth_in_the_feed_even_when_it_changes_nothing(
+    pair: Pair, channel: Channel
+) -> None:
+    (job_id,) = await handed_off(pair, 1)
+    (uid,) = await started(pair.lab)
+    pair.lab.engine.finish(uid)
+    await seen(pair.lab, job_id, SUCCEEDED)
+    (told,) = (await ask(channel)).deltas
+    _, cursor = await read_on(channel, "", max_deltas=100)
+    for nonce in (told.handoff_nonce, "never.arrived", "never.arrived"):
+        await channel.controller.terminate_job(Controller.TerminateJobRequest(job_id=job_id, handoff_nonce=nonce))
+        answer = await ask(channel, cursor)
+        (again,) = answer.deltas
+        ended = SUCCEEDED if nonce == told.handoff_nonce else KILLED
+        assert (again.handoff_nonce, again.summary.state) == (nonce, ended)
+        cursor = answer.next_cursor
+
+
+async def test_a_replay_repeats_the_truth_in_the_feed(pair: Pair, channel: Channel) -> None:
+    request = handoff("/alice/hub.train", "hub")
+    await channel.controller.launch_job(request)
+    await seen(pair.lab, "/alice/hub.train", RUNNING)
+    _, cursor = await read_on(channel, "", max_deltas=100)
+    await channel.controller.launch_job(request)
+    (again,) = (await ask(channel, cursor)).deltas
+    assert (again.job_id, again.summary.state) == ("/alice/hub.train", RUNNING)
 
 
 async def test_changes_come_in_pages_too_and_each_job_once(pair: Pair, channel: Channel) -> None:
@@ -210,16 +237,31 @@ async def test_a_job_that_the_peer_forgot_is_missing_first_and_lost_after_the_gr
 
 async def test_a_delivery_that_may_have_reached_the_forgotten_database_is_not_repeated(world: World) -> None:
     pair = await world.pair(hub={"federation": {"lost_after_s": 0.6}})
-    pair.wire.hang("LaunchJob", times=1)
+    pair.wire.mend()
+    pair.wire.hang("FederationSync")
     pair.wire.lose_answers("LaunchJob")
     job_id = await pair.hub.client.submit(gpu_job())
+    await started(pair.lab)
     await pair.lab.stop()
     pair.lab.wipe()
     pair.wire.mend()
     await pair.lab.start()
-    await seen(pair.hub, job_id, PENDING, WORKER_FAILED, reason="")
     job = await seen(pair.hub, job_id, WORKER_FAILED)
     assert "it may have run" in job.error
+    await started(pair.lab)
+
+
+async def test_a_delivery_that_only_a_new_database_refused_is_repeated_once_the_parent_has_heard_of_it(
+    pair: Pair,
+) -> None:
+    pair.wire.mend()
+    pair.wire.hang("FederationSync")
+    await forget_everything(pair.lab)
+    job_id = await pair.hub.client.submit(gpu_job())
+    await seen(pair.hub, job_id, PENDING, reason="it answered aborted: this cluster's database is not the one")
+    pair.wire.mend()
+    await seen(pair.hub, job_id, RUNNING)
+    await started(pair.lab)
 
 
 async def test_a_new_database_takes_new_jobs(pair: Pair) -> None:

@@ -127,7 +127,7 @@ async def test_a_job_that_never_left_fails_when_its_time_is_up_although_the_peer
     await in_contact(pair.hub, reachable=False)
     job = await seen(pair.hub, await pair.hub.client.submit(gpu_job()), FAILED, status="REJECTED")
     assert "could not be handed to lab in time" in job.error
-    assert "LaunchJob" not in pair.wire.arrived
+    assert "LaunchJob" not in pair.wire.seen
 
 
 async def test_a_row_that_cannot_be_applied_does_not_hold_up_the_others(world: World, pair: Pair) -> None:

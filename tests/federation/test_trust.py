@@ -18,6 +18,7 @@ from tests.federation.world import (
     World,
     as_peer,
     gpu_job,
+    handoff,
     job_of,
     seen,
     started,
@@ -46,16 +47,6 @@ async def handed(pair: Pair) -> tuple[str, str]:
     await seen(pair.hub, job_id, RUNNING)
     (handle,) = await pair.lab.rows("SELECT job_id, nonce FROM federated_jobs")
     return handle["job_id"], handle["nonce"]
-
-
-def handoff(name: str, requester: str, nonce: str = "a.b") -> Controller.LaunchJobRequest:
-    request = gpu_job(name)
-    request.federation.CopyFrom(
-        Controller.FederationHandoff(
-            requester_id=requester, owner_principal="alice", submitting_user="alice@x.org", handoff_nonce=nonce
-        )
-    )
-    return request
 
 
 async def test_another_trusted_cluster_cannot_see_a_job_that_is_not_its_own(

@@ -324,6 +324,17 @@ def pinned(request: Wired.LaunchJobRequest, **pins: str) -> Wired.LaunchJobReque
     return request
 
 
+def handoff(name: str, requester: str, nonce: str = "a.b") -> Wired.LaunchJobRequest:
+    """As a cluster hands a job over, raw."""
+    request = gpu_job(name)
+    request.federation.CopyFrom(
+        Wired.FederationHandoff(
+            requester_id=requester, owner_principal="alice", submitting_user="alice@x.org", handoff_nonce=nonce
+        )
+    )
+    return request
+
+
 async def in_contact(cluster: Cluster, *, reachable: bool = True) -> None:
     """Every peer was heard of, and its first full set was read."""
 

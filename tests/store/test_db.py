@@ -104,7 +104,7 @@ async def test_whoever_waits_for_changes_is_woken_after_the_commit_and_only_for_
     await db.write(lambda tx: add_local(tx, "/a/local"))
     assert not told
     await asyncio.gather(
-        db.write(lambda tx: add_received(tx)),
+        db.write(add_received),
         db.write(lambda tx: add_received(tx, "/a/moon.x", nonce="m1", requester="moon")),
     )
     assert told == [(frozenset({"hub", "moon"}), 3)]

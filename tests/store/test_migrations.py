@@ -115,7 +115,7 @@ async def test_a_database_of_something_else_is_refused_in_words(tmp_path: Path) 
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE jobs (a)")
     other.close()
-    with pytest.raises(ConfigError, match="cannot use the database .*table jobs already exists"):
+    with pytest.raises(ConfigError, match=r"cannot use the database .*table jobs already exists"):
         await open_database(path, "lab", "db-1", NOON)
 
 

@@ -1,6 +1,7 @@
 """From headers to who asks: no credential, no way in."""
 
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,30 +9,65 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iris_fed.auth.authenticator import ADMIN_TOKEN_FILE, Authenticator, ensure_admin_token
+from iris_fed.auth.authenticator import ADMIN_TOKEN_FILE, Authenticator, TaskOwner, ensure_admin_token
 from iris_fed.auth.federation_tokens import FederationSigner, FederationVerifier, TrustedRequester
-from iris_fed.auth.identity import Role
+from iris_fed.auth.identity import Identity, Role
 from iris_fed.auth.keys import private_key_from_pem, public_key_from_pem
+from iris_fed.auth.task_tokens import KEY_FILE, TaskTokens, ensure_task_key
 from iris_fed.clock import SystemClock, SystemEntropy
 from iris_fed.errors import ConfigError, Unauthenticated
 
 KEY = Ed25519PrivateKey.generate()
 TOKEN = "irisfed_admin_secret"
+TASKS = TaskTokens(b"k" * 32)
+RUNNING = {"a1": TaskOwner("/alice/train", "alice", "alice@lab")}
+
+
+async def job_of_task(uid: str) -> TaskOwner | None:
+    return RUNNING.get(uid)
+
+
 GATE = Authenticator(
-    TOKEN, "root", FederationVerifier({"hub": TrustedRequester((KEY.public_key(),))}, "lab", SystemClock())
+    TOKEN,
+    "root",
+    FederationVerifier({"hub": TrustedRequester((KEY.public_key(),))}, "lab", SystemClock()),
+    TASKS,
+    job_of_task,
 )
 
 
-def test_the_admin_token_makes_the_admin() -> None:
-    for scheme in ("Bearer", "bearer", "BEARER"):
-        identity = GATE.authenticate({"authorization": f"{scheme} {TOKEN}"})
-        assert (identity.role, identity.user, identity.requester) == (Role.ADMIN, "root", "")
+async def enter(value: str) -> Identity:
+    return await GATE.authenticate({"authorization": value})
 
 
-def test_a_federation_token_makes_a_peer_that_owns_no_user() -> None:
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+async def test_the_admin_token_makes_the_admin(scheme: str) -> None:
+    identity = await enter(f"{scheme} {TOKEN}")
+    assert (identity.role, identity.user, identity.requester) == (Role.ADMIN, "root", "")
+
+
+async def test_a_federation_token_makes_a_peer_that_owns_no_user() -> None:
     token = FederationSigner(KEY, "hub", SystemClock(), SystemEntropy()).mint("lab")
-    identity = GATE.authenticate({"authorization": f"Bearer {token}"})
+    identity = await enter(f"Bearer {token}")
     assert (identity.role, identity.user, identity.requester) == (Role.FEDERATION_PEER, "", "hub")
+
+
+async def test_the_token_of_a_running_task_speaks_for_its_owner_within_its_own_tree() -> None:
+    identity = await enter(f"Bearer {TASKS.mint('a1')}")
+    assert (identity.role, identity.principal, identity.user) == (Role.JOB, "alice@lab", "alice")
+    assert identity.may_reach("/alice/train")
+    assert identity.may_reach("/alice/train/eval")
+    assert not identity.may_reach("/alice/train2")
+    assert not identity.may_reach("/alice/other")
+
+
+@pytest.mark.parametrize(
+    "token",
+    [TASKS.mint("over"), TaskTokens(b"x" * 32).mint("a1"), TASKS.mint("a1")[:-1], "irisfed_task_", "irisfed_task_a1_"],
+)
+async def test_a_task_token_counts_only_while_its_task_runs_and_only_if_it_was_made_here(token: str) -> None:
+    with pytest.raises(Unauthenticated, match="this task token is not valid"):
+        await enter(f"Bearer {token}")
 
 
 @pytest.mark.parametrize(
@@ -51,36 +87,49 @@ def test_a_federation_token_makes_a_peer_that_owns_no_user() -> None:
         ({"authorization": "Bearer secret"}, "neither this controller's nor a federation token"),
     ],
 )
-def test_anything_else_is_refused_and_told_why(headers: dict[str, str], words: str) -> None:
+async def test_anything_else_is_refused_and_told_why(headers: dict[str, str], words: str) -> None:
     with pytest.raises(Unauthenticated, match=words):
-        GATE.authenticate(headers)
+        await GATE.authenticate(headers)
 
 
-@given(st.text(st.characters(max_codepoint=255), max_size=60))
-def test_no_header_gets_in_or_breaks_the_gate(value: str) -> None:
+@given(
+    st.sampled_from(["", "Bearer ", "Bearer irisfed_task_", "Bearer irisfed_admin_"]),
+    st.text(st.characters(max_codepoint=255), max_size=60),
+)
+async def test_no_header_gets_in_or_breaks_the_gate(prefix: str, value: str) -> None:
     with pytest.raises(Unauthenticated):
-        GATE.authenticate({"authorization": value})
-    with pytest.raises(Unauthenticated):
-        GATE.authenticate({"authorization": f"Bearer {value}"})
+        await enter(prefix + value)
 
 
-def test_the_admin_token_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
+def admin_token(state_dir: Path) -> bytes:
+    return ensure_admin_token(state_dir).encode()
+
+
+@pytest.mark.parametrize(("ensure", "name"), [(admin_token, ADMIN_TOKEN_FILE), (ensure_task_key, KEY_FILE)])
+def test_a_secret_is_made_once_and_only_its_owner_may_read_it(
+    tmp_path: Path, ensure: Callable[[Path], bytes], name: str
+) -> None:
+    secret = ensure(tmp_path)
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    assert ensure(tmp_path) == secret
+    assert len(secret) >= 32
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+def test_an_admin_token_that_others_may_read_is_closed_to_them(tmp_path: Path) -> None:
     token = ensure_admin_token(tmp_path)
-    path = tmp_path / ADMIN_TOKEN_FILE
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    path.chmod(0o644)
+    (tmp_path / ADMIN_TOKEN_FILE).chmod(0o644)
     assert ensure_admin_token(tmp_path) == token
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert len(token) > 50
-    assert [entry.name for entry in tmp_path.iterdir()] == [ADMIN_TOKEN_FILE]
+    assert stat.S_IMODE((tmp_path / ADMIN_TOKEN_FILE).stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize(("ensure", "name"), [(admin_token, ADMIN_TOKEN_FILE), (ensure_task_key, KEY_FILE)])
 @pytest.mark.parametrize("left", ["", "\n", "hunter2\n"])
-def test_a_token_file_cut_short_is_replaced(tmp_path: Path, left: str) -> None:
-    (tmp_path / ADMIN_TOKEN_FILE).write_text(left)
-    token = ensure_admin_token(tmp_path)
-    assert token.startswith("irisfed_admin_")
-    assert ensure_admin_token(tmp_path) == token
+def test_a_secret_cut_short_is_replaced(tmp_path: Path, ensure: Callable[[Path], bytes], name: str, left: str) -> None:
+    (tmp_path / name).write_text(left)
+    secret = ensure(tmp_path)
+    assert len(secret) >= 32
+    assert ensure(tmp_path) == secret
 
 
 @pytest.mark.parametrize("pem", ["", "nonsense", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])

@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -111,8 +112,12 @@ async def connect(
 
     Raises BackendUnavailable.
     """
+    given_up = threading.Event()
     try:
-        opened = await asyncio.to_thread(_open, state_dir, idle_s)
+        opened = await asyncio.to_thread(_open, state_dir, idle_s, given_up)
+    except asyncio.CancelledError:
+        given_up.set()
+        raise
     except OSError as error:
         raise BackendUnavailable(f"cannot start the launcher: {error}") from error
     reader, writer = await asyncio.open_unix_connection(sock=opened, limit=_MAX_LINE_BYTES)
@@ -150,13 +155,13 @@ def collect(pid: int) -> None:
         os.waitpid(pid, os.WNOHANG)
 
 
-def _open(state_dir: Path, idle_s: float) -> socket.socket:
+def _open(state_dir: Path, idle_s: float, given_up: threading.Event) -> socket.socket:
     deadline = time.monotonic() + _START_PATIENCE_S
     while True:
         try:
             return _connect(state_dir)
         except (FileNotFoundError, ConnectionRefusedError):
-            if time.monotonic() > deadline:
+            if given_up.is_set() or time.monotonic() > deadline:
                 raise
         if not _start(state_dir, idle_s):
             # Another launcher holds the lock: it is coming up, or on its way out.

@@ -248,7 +248,9 @@ class Attempts:
         """At once: a grace would let it take the machine."""
         if attempt.death is None and attempt.reason is None:
             used, limit = attempt.usage["memory_bytes"], attempt.limits.memory_bytes
-            attempt.reason = Reason("OUT_OF_MEMORY", f"used {_mib(used)} of memory, over its limit of {_mib(limit)}")
+            attempt.reason = Reason(
+                "OUT_OF_MEMORY", f"used {_megabytes(used)} of memory, over its limit of {_megabytes(limit)}"
+            )
         attempt.containment.force()
 
 
@@ -261,8 +263,8 @@ def _contain(root: cgroup.CgroupRoot | None, uid: str, program: Program, output_
     return UnderWarden(program, output_fd)
 
 
-def _mib(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB"
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
 
 
 def _now_ms() -> int:

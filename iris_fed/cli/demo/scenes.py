@@ -88,11 +88,13 @@ async def job_survives_a_crash(play: Play) -> None:
         before = await _attempt(play.stage.hub, job)
         await play.gpu_lab.kill()
         play.stage.tell("gpu-lab's controller was killed with -9")
-        peer = await _until_peer(play, reachable=False)
-        age = formats.age(now_ms(), peer.last_contact_ms)
-        play.stage.claim(f"hub shows it unreachable, last contact {age} ago", peer.last_contact_ms > 0)
-        play.stage.claim(f"the job's process {pid} lives on", _runs_below(pid, play.gpu_lab.directory))
-        await play.gpu_lab.start()
+        try:
+            peer = await _until_peer(play, reachable=False)
+            age = formats.age(now_ms(), peer.last_contact_ms)
+            play.stage.claim(f"hub shows it unreachable, last contact {age} ago", peer.last_contact_ms > 0)
+            play.stage.claim(f"the job's process {pid} lives on", _runs_below(pid, play.gpu_lab.directory))
+        finally:
+            await play.gpu_lab.start()
         await _until_peer(play, reachable=True)
         play.stage.tell("gpu-lab's controller is back")
         play.stage.claim("the same process goes on", _runs_below(pid, play.gpu_lab.directory))

@@ -34,11 +34,12 @@ def processes_of(directory: Path) -> list[psutil.Process]:
 
 
 def sweep(directory: Path) -> list[int]:
-    """End them: SIGTERM to controllers and launchers first, SIGKILL to all that is left. Returns who survived."""
+    """End them: SIGTERM to controllers, then to launchers, SIGKILL to all that is left. Returns who survived."""
     asked: set[int] = set()
     deadline = time.monotonic() + ASKED_FOR_S
     while (ours := [one for one in processes_of(directory) if _runs_our_code(one)]) and time.monotonic() < deadline:
-        for process in ours:
+        # A controller would replace a launcher that goes before it.
+        for process in [one for one in ours if not _is_launcher(one)] or ours:
             if process.pid not in asked:
                 asked.add(process.pid)
                 _quietly(psutil.Process.terminate, process)
@@ -67,10 +68,18 @@ def _quietly(end: Callable[[psutil.Process], None], process: psutil.Process) -> 
 
 
 def _runs_our_code(process: psutil.Process) -> bool:
+    return _is_ours(_words(process))
+
+
+def _is_launcher(process: psutil.Process) -> bool:
+    return any(word.endswith("launcher.py") for word in _words(process))
+
+
+def _words(process: psutil.Process) -> list[str]:
     try:
-        return _is_ours(process.cmdline())
+        return process.cmdline()
     except psutil.Error:
-        return False
+        return []
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -1,0 +1,122 @@
+"""Files that jobs bring along: zip archives named by the SHA-256 of their bytes.
+
+The bytes are on disk, durably, before a transaction names them, so that an acknowledged job never
+lacks them.
+"""
+
+import asyncio
+import hashlib
+import io
+import os
+import re
+import stat
+import zipfile
+from pathlib import Path
+
+from iris_fed.errors import InvalidArgument, ResourceExhausted
+from iris_fed.model.files import split_path
+from iris_fed.store.db import Tx
+
+MAX_MEMBERS = 100_000
+MAX_UNPACKED_BYTES = 4 * 1024**3
+_ID = re.compile(r"[0-9a-f]{64}")
+
+
+class BundleStore:
+    """`folder` is made at the first bundle. `max_bytes` bounds one bundle."""
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+
+    async def put(self, data: bytes) -> str:
+        """Returns its id. Raises InvalidArgument for what is no safe archive or too large,
+        ResourceExhausted when the disk is full."""
+        if len(data) > self._max_bytes:
+            raise InvalidArgument(f"has {len(data)} bytes; at most {self._max_bytes} are accepted", "bundle_blob")
+        return await asyncio.to_thread(self._put, data)
+
+    def path(self, bundle_id: str) -> Path:
+        """Where it lies if it is here. Raises InvalidArgument for what is no id."""
+        if not _ID.fullmatch(bundle_id):
+            raise InvalidArgument("is the SHA-256 of the bundle in lower-case hex", "bundle_id")
+        return self._folder / bundle_id
+
+    async def read(self, bundle_id: str) -> bytes:
+        """Raises FileNotFoundError."""
+        return await asyncio.to_thread(self.path(bundle_id).read_bytes)
+
+    async def remove(self, bundle_id: str) -> None:
+        await asyncio.to_thread(self.path(bundle_id).unlink, missing_ok=True)
+
+    def _put(self, data: bytes) -> str:
+        check_archive(data)
+        bundle_id = hashlib.sha256(data).hexdigest()
+        target = self.path(bundle_id)
+        if target.exists():
+            return bundle_id
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self._folder / f".{bundle_id}.{os.getpid()}.{id(data):x}"
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, target)
+            _sync_folder(self._folder)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise ResourceExhausted(f"the bundle cannot be stored ({error.strerror}); nothing was changed") from error
+        return bundle_id
+
+
+def check_archive(data: bytes) -> None:
+    """Raises InvalidArgument unless it is a zip archive of plain files below its root, of bounded size."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise InvalidArgument(f"is no readable zip archive: {error}", "bundle_blob") from None
+    if len(members) > MAX_MEMBERS:
+        raise InvalidArgument(f"holds more than {MAX_MEMBERS} files", "bundle_blob")
+    if sum(member.file_size for member in members) > MAX_UNPACKED_BYTES:
+        raise InvalidArgument(f"unpacks to more than {MAX_UNPACKED_BYTES} bytes", "bundle_blob")
+    for member in members:
+        split_path(member.filename.rstrip("/"), "bundle_blob")
+        if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise InvalidArgument(f"holds a link or device: {member.filename[:80]!r}", "bundle_blob")
+        if member.flag_bits & 1:
+            raise InvalidArgument("is encrypted", "bundle_blob")
+
+
+def note_use(tx: Tx, bundle_id: str, size: int, now_ms: int) -> None:
+    """In the transaction that writes a job with this bundle."""
+    tx.execute(
+        "INSERT INTO bundles (bundle_id, size, used_ms) VALUES (?, ?, ?)"
+        " ON CONFLICT (bundle_id) DO UPDATE SET used_ms = excluded.used_ms",
+        (bundle_id, size, now_ms),
+    )
+
+
+def is_known(tx: Tx, bundle_id: str) -> bool:
+    return tx.execute("SELECT 1 FROM bundles WHERE bundle_id = ?", (bundle_id,)).fetchone() is not None
+
+
+def take_unused(tx: Tx, before_ms: int, limit: int) -> list[str]:
+    """Forget bundles that no job names and that were last used before then; returns their ids."""
+    rows = tx.execute(
+        "DELETE FROM bundles WHERE bundle_id IN (SELECT bundle_id FROM bundles WHERE used_ms < ?"
+        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.bundle_id = bundles.bundle_id AND bundle_id <> '')"
+        " ORDER BY used_ms LIMIT ?) RETURNING bundle_id",
+        (before_ms, limit),
+    )
+    return [row["bundle_id"] for row in rows.fetchall()]
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
