@@ -22,6 +22,8 @@ CREATE TABLE federated_jobs (
     expires_ms INTEGER NOT NULL DEFAULT 0,
     acked_ms INTEGER,
     closed_ms INTEGER,
+    -- The peer's database id that the last delivery was meant for.
+    database_id TEXT NOT NULL DEFAULT '',
     deliveries INTEGER NOT NULL DEFAULT 0,
     tries INTEGER NOT NULL DEFAULT 0,
     next_try_ms INTEGER NOT NULL DEFAULT 0,

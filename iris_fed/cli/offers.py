@@ -4,7 +4,7 @@ from iris_fed.cli import formats
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 
 BACKEND_COLUMNS = ("BACKEND", "KIND", "FREE", "LARGEST NODE", "RUNNING", "PENDING", "OFFERS")
-PEER_COLUMNS = ("PEER", "REACHABLE", "LAST CONTACT", "JOBS", "FREE", "ADDRESS")
+PEER_COLUMNS = ("PEER", "REACHABLE", "LAST CONTACT", "JOBS", "FREE", "ADDRESS", "PROBLEM")
 KNOWN_AVAILABILITY_VERSION = 3
 
 
@@ -29,6 +29,7 @@ def peer_row(peer: Controller.PeerSummary, now_ms: int) -> tuple[str, ...]:
         str(peer.active_federated_jobs),
         "; ".join(free_text(backend) for backend in peer.backends) or "-",
         peer.controller_address,
+        "" if peer.reachable else peer.last_error,
     )
 
 

@@ -16,9 +16,18 @@ FINAL_REFUSALS = frozenset({"already_exists", "permission_denied", "invalid_argu
 """Codes by which a peer's own answer ends a handoff; anything else is tried again."""
 
 
-def mark_sent(handle: SentHandle) -> SentHandle:
-    """Before a request leaves: from here on it may have arrived."""
-    return replace(handle, sent=True, deliveries=handle.deliveries + 1)
+def mark_sent(handle: SentHandle, database_id: str) -> SentHandle:
+    """Before a request leaves for the peer's database `database_id`: from here on it may have arrived."""
+    return replace(handle, sent=True, deliveries=handle.deliveries + 1, database_id=database_id)
+
+
+def believe_taken(handle: SentHandle, database_id: str) -> SentHandle:
+    """Another database answers for the peer now: what the former one may have taken is not delivered
+    again, since it may have run; the full set will tell."""
+    another = handle.database_id not in ("", database_id)
+    if handle.state is SentState.PENDING_HANDOFF and handle.unanswered and another:
+        return replace(handle, state=SentState.HANDED_OFF, acked_ms=handle.created_ms)
+    return handle
 
 
 def on_ack(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from iris_fed.decide import mirror
+from iris_fed.decide import handoff, mirror
 from iris_fed.decide.draft import Draft
 from iris_fed.decide.mirror import Match
 from iris_fed.errors import IllegalTransition
@@ -53,13 +53,11 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """By which an answer is applied: whose it is, when, after what grace a job is lost, and which
-    handles have a request under way."""
+    """By which an answer is applied: whose it is, when, and after what grace a job is lost."""
 
     peer: str
     now_ms: int
     lost_after_ms: int
-    in_flight: frozenset[str]
 
 
 def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None) -> Applied:
@@ -69,7 +67,7 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
     """
     state = load_peer(tx, terms.peer)
     if answer.database_id != state.database_id:
-        _believe_unanswered(tx, terms)
+        _believe_unanswered(tx, terms.peer, answer.database_id)
     changed: set[int] = set()
     strays: list[tuple[str, str]] = []
     skipped = answer.unreadable
@@ -176,12 +174,6 @@ def _apart(tx: Tx, handle: SentHandle, apply: Callable[[], set[int]]) -> set[int
     return changed
 
 
-def _believe_unanswered(tx: Tx, terms: Terms) -> None:
-    """Another database answers: what the former one may have taken is not delivered again, since it
-    may have run; the full set will tell. What was always answered no is certain not to have."""
-    if not load_peer(tx, terms.peer).database_id:
-        return
-    for handle in open_sent(tx, terms.peer):
-        in_doubt = handle.unanswered or handle.nonce in terms.in_flight
-        if handle.state is SentState.PENDING_HANDOFF and handle.sent and in_doubt:
-            update_sent(tx, handle, replace(handle, state=SentState.HANDED_OFF, acked_ms=handle.created_ms))
+def _believe_unanswered(tx: Tx, peer: str, database_id: str) -> None:
+    for handle in open_sent(tx, peer):
+        update_sent(tx, handle, handoff.believe_taken(handle, database_id))

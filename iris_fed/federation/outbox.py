@@ -82,11 +82,6 @@ class Outbox:
         finally:
             self._group = None
 
-    @property
-    def in_flight(self) -> frozenset[str]:
-        """Nonces of the handles about which a request is under way."""
-        return frozenset(self._in_flight)
-
     async def doubt_unanswered(self) -> None:
         """What was under way when we went down may have arrived: its answer is not known."""
         await self._runtime.db.write(lambda tx: _doubt_sent(tx, self._peer))
@@ -159,9 +154,10 @@ class Outbox:
             self.wake()
 
     async def _send_one(self, nonce: str, first: bool) -> None:
-        now_ms, away = self._runtime.clock.now_ms(), self._peer_state().lost_contact_ms is not None
+        now_ms, known = self._runtime.clock.now_ms(), self._peer_state()
+        away, database_id = known.lost_contact_ms is not None, known.database_id
         found = await self._runtime.db.write(
-            lambda tx: _next_step(tx, self._peer, nonce, now_ms, leaves=not away, first=first)
+            lambda tx: _next_step(tx, (self._peer, nonce), database_id, now_ms, leaves=not away, first=first)
         )
         if found is None:
             return
@@ -172,8 +168,7 @@ class Outbox:
             await self._settle(nonce, handoff.on_expired)
         elif away:
             # It would not get through, and what never left need not be fenced later.
-            error = self._peer_state().last_error
-            await self._settle(nonce, lambda h, d, now: self._unanswered(h, d, error, False, now))
+            await self._settle(nonce, lambda h, d, now: self._unanswered(h, d, known.last_error, False, now))
         else:
             await self._deliver(handle, job)
 
@@ -198,7 +193,7 @@ class Outbox:
             await self._settle(handle.nonce, handoff.on_ack)
 
     async def _submission(self, handle: SentHandle, job: Job) -> Submission:
-        submission = delivery_of(handle, job, self._runtime.cluster, self._peer_state().database_id)
+        submission = delivery_of(handle, job, self._runtime.cluster)
         if not job.bundle_id:
             return submission
         return replace(submission, bundle=await self._bundles.read(job.bundle_id))
@@ -263,9 +258,11 @@ class Outbox:
 
 
 def _next_step(
-    tx: Tx, peer: str, nonce: str, now_ms: int, *, leaves: bool, first: bool
+    tx: Tx, handle_of: tuple[str, str], database_id: str, now_ms: int, *, leaves: bool, first: bool
 ) -> tuple[SentHandle, Job] | None:
-    """The handle as it is now, marked sent if a delivery `leaves` next; None = nothing to do."""
+    """The handle of (peer, nonce) as it is now, marked sent to the peer's database `database_id` if a
+    delivery `leaves` next; None = nothing to do."""
+    peer, nonce = handle_of
     handle = sent_by_nonce(tx, peer, nonce)
     if handle is None or handle.state is SentState.CLOSED:
         return None
@@ -277,10 +274,12 @@ def _next_step(
         return None
     if handle.cancelled_ms is not None:
         return None if handle.cancel_acked else (handle, job)
-    if handle.state is not SentState.PENDING_HANDOFF:
+    believed = handoff.believe_taken(handle, database_id)
+    if believed.state is not SentState.PENDING_HANDOFF:
+        update_sent(tx, handle, believed)
         return None
     if leaves and handle.expires_ms > now_ms and not (first and handle.sent):
-        marked = handoff.mark_sent(handle)
+        marked = handoff.mark_sent(handle, database_id)
         update_sent(tx, handle, marked)
         handle = marked
     return handle, job

@@ -240,7 +240,7 @@ class PeerLink:
         if full is not None:
             full.add(answer)
         lost_after_ms = int(self._settings.lost_after_s * 1000)
-        terms = Terms(self.peer, self._runtime.clock.now_ms(), lost_after_ms, self.outbox.in_flight)
+        terms = Terms(self.peer, self._runtime.clock.now_ms(), lost_after_ms)
         first_full_set, back = not self._state.full_set_done, not self.reachable
         applied = await self._runtime.db.write(lambda tx: apply_answer(tx, answer, terms, full))
         self._state = applied.state

@@ -83,6 +83,7 @@ class Federation:
             expires_ms=now_ms + (expiry_ms if timeout_ms is None else min(expiry_ms, timeout_ms)),
             sent=sent,
             deliveries=int(sent),
+            database_id=self._links[peer].state.database_id if sent else "",
         )
 
     async def deliver_now(self, peer: str, nonce: str) -> None:

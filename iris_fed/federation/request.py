@@ -8,10 +8,10 @@ from iris_fed.model.jobs import Job
 from iris_fed.model.spec import Handoff, Submission
 
 
-def delivery_of(handle: SentHandle, job: Job, cluster: str, peer_database_id: str) -> Submission:
+def delivery_of(handle: SentHandle, job: Job, cluster: str) -> Submission:
     """LaunchJob with `federation`: the whole job under its remote id, without the cluster pin.
 
-    `peer_database_id` is the peer's as last heard ('' = a peer without our extensions).
+    It is meant for the peer's database as last heard ('' = a peer without our extensions).
     """
     constraints = tuple(c for c in job.spec.constraints if c.key != CLUSTER_KEY)
     return Submission(
@@ -24,7 +24,7 @@ def delivery_of(handle: SentHandle, job: Job, cluster: str, peer_database_id: st
             owner=handle.owner,
             submitting_user=handle.submitting_user,
             nonce=handle.nonce,
-            database_id=peer_database_id,
+            database_id=handle.database_id,
             expires_ms=handle.expires_ms,
         ),
     )

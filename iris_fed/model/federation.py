@@ -19,6 +19,7 @@ class SentHandle:
     `cancel_acked`: the peer has heard of the cancel. `missing_since_ms`: a full set lacked it then.
     `lost`: it was closed because the peer no longer knew it.
     `refusal`: why the handoff is over, or will be once the peer has heard that it must not run it.
+    `database_id` is the peer's that the last delivery was meant for.
     `deliveries` counts requests that left, `tries` failures in a row of what is to be sent now.
     """
 
@@ -37,6 +38,7 @@ class SentHandle:
     created_ms: int
     expires_ms: int
     acked_ms: int | None = None
+    database_id: str = ""
     closed_ms: int | None = None
     deliveries: int = 0
     tries: int = 0

@@ -151,10 +151,15 @@ class Cluster:
     def launch(self) -> None:
         """Start the controller; `until_ready` waits for it."""
         (self.state_dir / "controller.url").unlink(missing_ok=True)
+        self.write_config()
+        self.serve_as_it_is()
+
+    def serve_as_it_is(self, **variables: str) -> None:
+        """As `launch`, with the configuration that lies there."""
         with (self.directory / "controller.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [COMMAND, "serve", "--exit-with-parent", "--config", str(self.write_config())],
-                env=clean_environment(),
+                [COMMAND, "serve", "--exit-with-parent", "--config", str(self.config)],
+                env=clean_environment(**variables),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -251,6 +256,8 @@ class Cluster:
     def _is_ready(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self.log
+        if not (self.state_dir / "controller.url").exists():
+            return False
         try:
             with urllib.request.urlopen(f"{self.url}/readyz", timeout=2.0) as answer:
                 return bool(answer.status == 200)

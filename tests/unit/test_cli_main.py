@@ -1,8 +1,12 @@
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from iris_fed.cli import command
+from iris_fed.cli.app import app
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +83,20 @@ def test_a_context_that_was_added_is_the_current_one(
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["*", "lab", "http://127.0.0.1:8478", str(tmp_path / "state" / "admin.token")] in rows
     assert ["far", "https://far.org", "-"] in rows
+
+
+def _commands(command: Any, path: str = "iris-fed") -> Iterator[tuple[str, Any]]:
+    yield path, command
+    for name, sub in getattr(command, "commands", {}).items():
+        yield from _commands(sub, f"{path} {name}")
+
+
+def test_every_command_and_each_of_its_options_is_described() -> None:
+    found = dict(_commands(typer.main.get_command(app)))
+    assert {"iris-fed serve", "iris-fed job run", "iris-fed peer check", "iris-fed db check"} <= set(found)
+    for path, one in found.items():
+        assert one.help, path
+        for parameter in one.params:
+            assert parameter.help or parameter.hidden, f"{path} {parameter.name}"
+        if not hasattr(one, "commands"):
+            assert command([*path.split()[1:], "--help"]) == 0

@@ -33,9 +33,9 @@ def told(draft: Draft) -> list[str]:
 
 def test_a_delivery_is_counted_before_it_leaves() -> None:
     handle, _ = handed()
-    once = handoff.mark_sent(handle)
+    once = handoff.mark_sent(handle, "db")
     assert (once.sent, once.deliveries) == (True, 1)
-    assert handoff.mark_sent(once).deliveries == 2
+    assert handoff.mark_sent(once, "db").deliveries == 2
 
 
 def test_an_ack_hands_the_job_over_and_clears_what_went_wrong() -> None:

@@ -45,7 +45,7 @@ class HandoffMachine(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: self.handle.state is SentState.PENDING_HANDOFF and self.handle.cancelled_ms is None)
     def send(self) -> None:
-        self.step(handoff.mark_sent(self.handle))
+        self.step(handoff.mark_sent(self.handle, "db"))
 
     @rule()
     @precondition(lambda self: self.handle.sent)
@@ -132,4 +132,4 @@ class HandoffMachine(RuleBasedStateMachine):
 
 
 TestHandoffMachine = HandoffMachine.TestCase
-TestHandoffMachine.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+TestHandoffMachine.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)

@@ -160,4 +160,4 @@ class JobMachine(RuleBasedStateMachine):
 
 
 TestJobMachine = JobMachine.TestCase
-TestJobMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestJobMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
