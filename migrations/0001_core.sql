@@ -50,6 +50,10 @@ CREATE TABLE jobs (
 
 CREATE INDEX jobs_by_date ON jobs (submitted_ms, uid);
 CREATE INDEX jobs_by_user ON jobs (user, submitted_ms, uid);
+CREATE INDEX jobs_by_user_state ON jobs (user, state);
+CREATE INDEX jobs_by_failures ON jobs (failure_count, uid);
+CREATE INDEX jobs_by_preemptions ON jobs (preemption_count, uid);
+CREATE INDEX jobs_finished ON jobs (finished_ms) WHERE finished_ms IS NOT NULL AND parent_uid IS NULL;
 CREATE INDEX jobs_by_parent ON jobs (parent_uid) WHERE parent_uid IS NOT NULL;
 CREATE INDEX jobs_by_state ON jobs (state, submitted_ms, uid);
 -- The queue: for each demand its jobs in the order in which they deserve a place.
@@ -112,6 +116,8 @@ CREATE TABLE attempts (
     exit_code INTEGER,
     error TEXT NOT NULL DEFAULT '',
     terminal_reason TEXT NOT NULL DEFAULT '',
+    -- Its output and work directory were removed after their time.
+    files_gone INTEGER NOT NULL DEFAULT 0 CHECK (files_gone IN (0, 1)),
     is_worker_failure INTEGER NOT NULL DEFAULT 0,
     created_ms INTEGER NOT NULL,
     started_ms INTEGER,
@@ -126,6 +132,8 @@ CREATE TABLE attempts (
 CREATE UNIQUE INDEX attempts_by_uid ON attempts (attempt_uid) WHERE mirrored = 0;
 CREATE INDEX attempts_live ON attempts (attempt_uid) WHERE mirrored = 0 AND finished_ms IS NULL;
 CREATE INDEX attempts_live_by_backend ON attempts (backend_id) WHERE mirrored = 0 AND finished_ms IS NULL;
+CREATE INDEX attempts_with_files ON attempts (finished_ms)
+    WHERE mirrored = 0 AND files_gone = 0 AND finished_ms IS NOT NULL;
 CREATE INDEX attempts_to_kill ON attempts (attempt_uid)
     WHERE mirrored = 0 AND finished_ms IS NULL AND kill_requested_ms IS NOT NULL;
 

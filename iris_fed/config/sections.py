@@ -99,6 +99,7 @@ Secret = Annotated[str, AfterValidator(check_reference)]
 PublicKey = Annotated[str, AfterValidator(check_public_key)]
 Whole = Annotated[int, BeforeValidator(_no_bool)]
 Seconds = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, le=30 * DAY_S)]
+Days = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, le=3_650)]
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0, le=2**60)]
 Millicores = Annotated[int, BeforeValidator(parse_millicores), Field(ge=1, le=2**31 - 1)]
 
@@ -147,6 +148,32 @@ class SchedulingSettings(Section):
     hold_after_s: Seconds = Field(
         default=300.0,
         description="After a job has waited this long at the head, freed capacity is held for it; in seconds.",
+    )
+    production_users: list[str] = Field(
+        default=["*"],
+        max_length=1_000,
+        description="Who besides admins may submit in the production band: exact, `*@lab.org`, or `*`.",
+    )
+    system_users: list[str] = Field(
+        default=[],
+        max_length=1_000,
+        description="Who besides admins may submit in the system band: exact, `*@lab.org`, or `*`.",
+    )
+
+
+class RetentionSettings(Section):
+    jobs_days: Annotated[Days, Field(ge=0.001)] = Field(
+        default=30.0, description="Finished jobs are kept this long, in days; received ones at least 7."
+    )
+    outputs_days: Annotated[Days, Field(ge=0.001)] = Field(
+        default=14.0, description="Output and work directories of ended attempts are kept this long, in days."
+    )
+    bundles_days: Annotated[Days, Field(ge=0.001)] = Field(
+        default=1.0, description="Workspaces that no job uses any more are kept this long, in days."
+    )
+    interval_s: Seconds = Field(default=60.0, description="Time between two rounds of removing, in seconds.")
+    min_free: Bytes = Field(
+        default=536_870_912, description="With less space free in state_dir nothing is started, in bytes."
     )
 
 
@@ -202,6 +229,9 @@ class TrustedRequester(Section):
     )
     allow_missing_dst: bool = Field(
         default=False, description="Accept tokens that do not name this cluster (`dst`), as an Iris parent sends them."
+    )
+    strongest_band: Literal["system", "production", "interactive", "batch"] = Field(
+        default="production", description="The strongest priority band that its jobs may use here."
     )
     allowed_submitters: list[str] = Field(
         default=[],

@@ -17,6 +17,7 @@ from iris_fed.config.sections import (
     LocalBackendSettings,
     LogSettings,
     PeerSettings,
+    RetentionSettings,
     SchedulingSettings,
     Seconds,
 )
@@ -46,6 +47,7 @@ class Settings(BaseSettings):
     log: LogSettings = Field(default=LogSettings(), description="The controller's own log.")
     limits: LimitSettings = Field(default=LimitSettings(), description="Bounds of what a request may hold.")
     scheduling: SchedulingSettings = Field(default=SchedulingSettings(), description="The control loop.")
+    retention: RetentionSettings = Field(default=RetentionSettings(), description="How long what is over is kept.")
     backends: list[LocalBackendSettings] = Field(
         default=[LocalBackendSettings()],
         max_length=64,

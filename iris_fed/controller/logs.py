@@ -95,6 +95,10 @@ class LogReader:
         if backend is None:
             await send(LogBatch(notice=f"backend {attempt.backend_id} is not configured any more; its output is gone"))
             return
+        if attempt.files_gone:
+            gone = f"the output of task {attempt.task_index}, attempt {attempt.number}, was removed after its time"
+            await send(LogBatch(notice=gone))
+            return
         offset, tail = _start(attempt, request)
         while True:
             page = await backend.read_log(attempt.attempt_uid, offset, self._page_bytes, tail)

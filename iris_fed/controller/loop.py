@@ -11,6 +11,7 @@ import anyio
 
 from iris_fed.backends.base import Backend, BackendUnavailable, Owner, Recovery
 from iris_fed.config.sections import SchedulingSettings
+from iris_fed.controller.disk import DiskGuard
 from iris_fed.controller.launching import Launch, TaskLink, honours_of, launch_request, with_siblings
 from iris_fed.controller.observe import apply_observations
 from iris_fed.controller.placing import Terms, place_waiting
@@ -44,6 +45,7 @@ class ControlLoop:
         owner: Owner,
         link: TaskLink,
         settings: SchedulingSettings,
+        disk: DiskGuard,
     ) -> None:
         self._db = runtime.db
         self._clock = runtime.clock
@@ -53,6 +55,7 @@ class ControlLoop:
         self._owner = owner
         self._link = link
         self._safety_interval_s = settings.safety_interval_s
+        self._disk = disk
         self._hold_after_ms = int(settings.hold_after_s * 1000)
         self._unlaunched: dict[str, Launch] = {}
         self._launch_tries = 0
@@ -97,7 +100,14 @@ class ControlLoop:
         await self._kill()
         retry_s = await self._launch_all(list(self._unlaunched.values()))
         places = [Place(backend.summary(), tuple(backend.nodes())) for backend in self._backends.values()]
-        terms = Terms(self._clock.now_ms(), self._entropy, self._link, self._hold_after_ms, refresh_reasons)
+        terms = Terms(
+            self._clock.now_ms(),
+            self._entropy,
+            self._link,
+            self._hold_after_ms,
+            refresh_reasons,
+            self._disk.refusal(),
+        )
         done = await self._db.write(lambda tx: place_waiting(tx, places, terms))
         self._signals.publish(done.changed)
         retry_s = min(retry_s, await self._launch_all(await self._acquainted(done.launches)))

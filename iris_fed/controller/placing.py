@@ -38,20 +38,26 @@ class Placing:
 @dataclass(frozen=True, slots=True)
 class Terms:
     """How a pass is made. `refresh_reasons`: also bring up to date why jobs wait that were told before.
-    `hold_after_ms`: see `Patience`."""
+    `hold_after_ms`: see `Patience`. `closed`: why nothing may be started now, '' = nothing stands
+    against it."""
 
     now_ms: int
     entropy: Entropy
     link: TaskLink
     hold_after_ms: int
     refresh_reasons: bool = False
+    closed: str = ""
 
 
 def place_waiting(tx: Tx, places: Sequence[Place], terms: Terms) -> Placing:
     """One pass over the queue."""
     now_ms = terms.now_ms
     changed = _expire_waiting(tx, now_ms)
-    plan = choose_places(demand_queues(tx), places, now_ms, Patience(MAX_PLACED, terms.hold_after_ms))
+    queues = demand_queues(tx)
+    if terms.closed:
+        plan = Plan((), {queue.demand: terms.closed for queue in queues})
+    else:
+        plan = choose_places(queues, places, now_ms, Patience(MAX_PLACED, terms.hold_after_ms))
     launches = _assign(tx, plan, terms)
     for demand, reason in plan.waiting.items():
         changed |= explain_waiting(tx, demand, reason, refresh=terms.refresh_reasons)

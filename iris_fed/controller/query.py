@@ -1,8 +1,12 @@
 """Reading: jobs, tasks, events. Mirrored jobs read like local ones."""
 
+from dataclasses import replace
+
+from iris_fed.config.sections import RetentionSettings
 from iris_fed.errors import NotFound
 from iris_fed.model.ids import parse_job_id, parse_task_id
-from iris_fed.model.jobs import JobEvent, JobPage, JobQuery, JobView, TaskView
+from iris_fed.model.jobs import JobEvent, JobPage, JobQuery, JobView, TaskView, UserSummary
+from iris_fed.model.limits import DAY_MS
 from iris_fed.model.states import JobState
 from iris_fed.store.db import Tx
 from iris_fed.store.jobs import job_by_id
@@ -10,6 +14,7 @@ from iris_fed.store.listing import (
     TaskCounts,
     events_of,
     list_jobs,
+    list_users,
     states_by_id,
     task_counts_here,
     task_views,
@@ -21,8 +26,9 @@ from iris_fed.store.runtime import Runtime
 class Queries:
     """Every method raises InvalidArgument for an illegal id and NotFound for an unknown one."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, retention: RetentionSettings) -> None:
         self._db = runtime.db
+        self._retention_ms = int(retention.jobs_days * DAY_MS)
 
     async def job(self, job_id: str) -> tuple[JobView, tuple[TaskView, ...]]:
         """A job with its tasks."""
@@ -32,9 +38,17 @@ class Queries:
             view = view_by_id(tx, job_id)
             if view is None:
                 raise NotFound(f"there is no job {job_id}")
-            return view, tuple(task_views(tx, view.job))
+            return self._dated(view), tuple(task_views(tx, view.job))
 
         return await self._db.read(load)
+
+    def _dated(self, view: JobView) -> JobView:
+        """With the time until which it is kept."""
+        finished_ms = view.job.finished_ms
+        return view if finished_ms is None else replace(view, retained_until_ms=finished_ms + self._retention_ms)
+
+    async def users(self) -> list[UserSummary]:
+        return await self._db.read(list_users)
 
     async def states(self, job_ids: list[str]) -> dict[str, JobState]:
         """Of those that exist."""

@@ -1,5 +1,6 @@
 """Submitting a job: name it, find its place, write it down, and hand it off if it runs elsewhere."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -7,6 +8,7 @@ import anyio
 from iris_fed.auth.identity import Identity, Role
 from iris_fed.controller.cancel import Canceller
 from iris_fed.controller.loop import ControlLoop
+from iris_fed.decide.bands import check_band
 from iris_fed.decide.existing import Existing, choose_existing
 from iris_fed.decide.newjob import child_of, handed_to, new_job
 from iris_fed.decide.routing import Here, NotYet, Nowhere, Route, ToPeer, choose_route
@@ -23,7 +25,7 @@ from iris_fed.model.ids import JobId, parse_job_id
 from iris_fed.model.jobs import Job, JobEvent
 from iris_fed.model.ports import Handoffs
 from iris_fed.model.spec import JobSpec, Submission
-from iris_fed.model.states import TERMINAL_JOB_STATES, JobState
+from iris_fed.model.states import TERMINAL_JOB_STATES, Band, JobState
 from iris_fed.store.bundles import BundleStore, note_use
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import insert_sent
@@ -68,6 +70,7 @@ class Submitter:
         handoffs: Handoffs,
         canceller: Canceller,
         bundles: BundleStore,
+        band_users: Mapping[Band, Sequence[str]],
         reserved_names: frozenset[str],
     ) -> None:
         self._runtime = runtime
@@ -75,6 +78,7 @@ class Submitter:
         self._handoffs = handoffs
         self._canceller = canceller
         self._bundles = bundles
+        self._band_users = band_users
         self._reserved = reserved_names
 
     async def submit(self, caller: Identity, submission: Submission) -> str:
@@ -85,6 +89,8 @@ class Submitter:
         """
         name = self._resolve_name(caller, submission.name)
         _refuse_unbuilt(submission)
+        if submission.band is not None:
+            check_band(submission.band, caller.principal, is_admin=caller.role is Role.ADMIN, users=self._band_users)
         submission = await self._keep_bundle(submission)
         peer = await self._choose_peer(submission.spec, name)
         if peer is None:

@@ -12,7 +12,7 @@ from iris_fed.model.ids import parse_job_id
 from iris_fed.model.jobs import Job
 from iris_fed.model.limits import REPLAY_WINDOW_MS
 from iris_fed.model.spec import Handoff, Submission
-from iris_fed.model.states import ReceivedState
+from iris_fed.model.states import Band, ReceivedState
 
 
 class Replay(StrEnum):
@@ -29,6 +29,7 @@ class Trust:
     requester: str
     allowed_submitters: tuple[str, ...]
     other_requesters: frozenset[str]
+    strongest_band: Band = Band.PRODUCTION
 
 
 def check_replay(handoff: Handoff, known: ReceivedHandle | None) -> Replay:

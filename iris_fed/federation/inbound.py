@@ -6,6 +6,7 @@ from dataclasses import replace
 from iris_fed.auth.identity import Identity
 from iris_fed.decide import admission, lifecycle
 from iris_fed.decide.admission import Replay, Trust
+from iris_fed.decide.bands import check_received_band
 from iris_fed.decide.existing import Existing
 from iris_fed.decide.newjob import new_job, received_from
 from iris_fed.decide.routing import Nowhere, choose_route
@@ -57,6 +58,8 @@ class Inbound:
         trust = self._authorise(caller, handoff.requester)
         if not parse_job_id(submission.name, "name").is_root:
             raise InvalidArgument("only a root job can be handed off", "name")
+        if submission.band is not None:
+            check_received_band(submission.band, trust.strongest_band, trust.requester)
         submission = await self._keep_bundle(submission, handoff, trust)
         now_ms = self._runtime.clock.now_ms()
         miss = self._nearest_miss(submission)

@@ -91,6 +91,7 @@ class Attempt:
     exit_code: int | None = None
     error: str = ""
     terminal_reason: str = ""
+    files_gone: bool = False
     is_worker_failure: bool = False
     created_ms: int
     started_ms: int | None = None
@@ -142,12 +143,14 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A job with what is counted over its tasks. Keys of `task_counts` are TaskState names."""
+    """A job with what is counted over its tasks. Keys of `task_counts` are TaskState names.
+    `retained_until_ms`: when a finished job will be removed; None = not told."""
 
     job: Job
     task_counts: Mapping[str, int] = field(default_factory=dict)
     has_children: bool = False
     parent_job_id: str = ""
+    retained_until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +224,8 @@ class JobQuery:
     """A listing. Empty text or set = no filter; `cluster` 'local' = only jobs that run here.
 
     `sort` is one of date, name, state, failures, preemptions. `limit` is bounded by the edge.
+    `after` goes on behind the row with these sort values (from `JobPage.next_after`); `offset` is
+    ignored then.
     """
 
     scope: str = "all"
@@ -234,12 +239,23 @@ class JobQuery:
     descending: bool = True
     offset: int = 0
     limit: int = 100
+    after: tuple[str | int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """One page of a listing; `total` counts every match."""
+    """One page of a listing; `total` counts every match. `next_after` is empty on the last page."""
 
     jobs: tuple[JobView, ...]
     total: int
     has_more: bool
+    next_after: tuple[str | int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UserSummary:
+    """Jobs and tasks of one user, counted by the names of their states."""
+
+    user: str
+    job_counts: Mapping[str, int]
+    task_counts: Mapping[str, int]

@@ -26,7 +26,13 @@ from iris_fed.rpc.wire.launch import submission_from_wire
 from iris_fed.rpc.wire.places import backend_to_wire, peer_to_wire
 from iris_fed.rpc.wire.queries import job_query_from_wire
 from iris_fed.rpc.wire.resources import resources_to_wire
-from iris_fed.rpc.wire.statuses import job_page_to_wire, job_states_to_wire, job_to_wire, task_to_wire
+from iris_fed.rpc.wire.statuses import (
+    job_page_to_wire,
+    job_states_to_wire,
+    job_to_wire,
+    task_to_wire,
+    users_to_wire,
+)
 from iris_fed.rpc.wire.sync import served_to_wire, sync_request_from_wire
 
 MAX_STATES_ASKED = 10_000
@@ -45,6 +51,7 @@ class UseCases:
     federation: Federation
     backends: Callable[[], tuple[BackendSummary, ...]]
     limits: Limits
+    role_of: Callable[[str], str]
 
 
 class ControllerHandlers:
@@ -87,7 +94,7 @@ class ControllerHandlers:
 
     async def list_jobs(self, request: Controller.ListJobsRequest, ctx: Any, /) -> Controller.ListJobsResponse:
         query = job_query_from_wire(request.query, self._do.limits)
-        return job_page_to_wire(await self._do.queries.jobs(within_reach(query)))
+        return job_page_to_wire(await self._do.queries.jobs(within_reach(query)), query.sort)
 
     async def get_task_status(
         self, request: Controller.GetTaskStatusRequest, ctx: Any, /
@@ -129,7 +136,10 @@ class ControllerHandlers:
         return job_pb2.GetCurrentUserResponse(user_id=who.user, role=who.role.value, display_name=who.principal)
 
     async def list_users(self, request: Controller.ListUsersRequest, ctx: Any, /) -> Controller.ListUsersResponse:
-        raise _not_built("ListUsers")
+        users = await self._do.queries.users()
+        if caller().role is Role.JOB:
+            users = [user for user in users if user.user == caller().user]
+        return users_to_wire(users, self._do.role_of)
 
     async def exec_in_container(
         self, request: Controller.ExecInContainerRequest, ctx: Any, /

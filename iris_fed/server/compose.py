@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from iris_fed.auth.authenticator import Authenticator, TaskOwner, ensure_admin_token
 from iris_fed.auth.federation_tokens import FederationSigner, FederationVerifier, TrustedRequester
+from iris_fed.auth.identity import Role
 from iris_fed.auth.keys import private_key_from_pem, public_key_from_pem
 from iris_fed.auth.nonces import NonceMint
 from iris_fed.auth.task_tokens import TaskTokens, ensure_task_key
@@ -21,9 +22,11 @@ from iris_fed.clock import Clock, Entropy, SystemClock, SystemEntropy
 from iris_fed.config import Settings, read_public_key, read_secret
 from iris_fed.config.sections import LocalBackendSettings, PeerSettings
 from iris_fed.controller.cancel import Canceller
+from iris_fed.controller.disk import DiskGuard
 from iris_fed.controller.launching import TaskLink
 from iris_fed.controller.logs import LogReader
 from iris_fed.controller.loop import ControlLoop
+from iris_fed.controller.prune import Pruner
 from iris_fed.controller.query import Queries
 from iris_fed.controller.reach import Reach
 from iris_fed.controller.submit import Submitter
@@ -34,6 +37,7 @@ from iris_fed.federation.peer_link import PeerLink
 from iris_fed.federation.registry import Federation
 from iris_fed.model.limits import Limits
 from iris_fed.model.ports import PeerClient
+from iris_fed.model.states import Band
 from iris_fed.rpc.cluster_service import ClusterFacts, ClusterHandlers
 from iris_fed.rpc.controller_service import ControllerHandlers, UseCases
 from iris_fed.rpc.gate import Gate
@@ -47,6 +51,7 @@ from iris_fed.store.lock import StateLock, prepare_state_dir
 from iris_fed.store.meta import ClusterMeta
 from iris_fed.store.opening import DATABASE_NAME, open_database
 from iris_fed.store.runtime import Runtime
+from iris_fed.supervise import supervise
 from iris_fed.web.app import build_app
 
 PeerConnector = Callable[[PeerSettings, Callable[[], str]], PeerClient]
@@ -108,17 +113,19 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         limits = Limits(**settings.limits.model_dump())
         bundles = BundleStore(settings.state_dir / "bundles", limits.bundle_bytes)
         tokens = TaskTokens(ensure_task_key(settings.state_dir))
-        loop = ControlLoop(runtime, backends, owner, TaskLink(url, tokens.mint, bundles.path), settings.scheduling)
+        link = TaskLink(url, tokens.mint, bundles.path)
+        disk = DiskGuard(settings.state_dir, settings.retention.min_free)
+        loop = ControlLoop(runtime, backends, owner, link, settings.scheduling, disk)
         federation = _build_federation(settings, runtime, bundles, parts, stack)
         canceller = Canceller(runtime, loop, federation)
         trusted = frozenset(settings.auth.federation_peers)
         inbound = Inbound(runtime, loop, bundles, _trust(settings))
         feed = ChangeFeed(runtime)
         db.on_changelog(feed.on_changelog)
-        queries = Queries(runtime)
+        queries = Queries(runtime, settings.retention)
         reach = Reach(runtime, backends, federation)
         use_cases = UseCases(
-            submitter=Submitter(runtime, loop, federation, canceller, bundles, trusted),
+            submitter=Submitter(runtime, loop, federation, canceller, bundles, _band_users(settings), trusted),
             canceller=canceller,
             queries=queries,
             reach=reach,
@@ -127,6 +134,7 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
             federation=federation,
             backends=loop.local_backends,
             limits=limits,
+            role_of=lambda user: Role.ADMIN.value if user == getuser() else Role.USER.value,
         )
         logs = LogReader(runtime, backends, federation, limits.log_page_bytes)
         facts = ClusterFacts(name, meta.database_id, parts.clock.now_ms())
@@ -144,6 +152,8 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
         group.start_soon(loop.run)
+        pruner = Pruner(runtime, settings.retention, backends, bundles)
+        group.start_soon(supervise, "pruner", pruner.run)
         group.start_soon(federation.run)
         yield Controller(asgi, admin_token, db, federation, feed, loop, backends, meta)
         feed.stop()
@@ -216,10 +226,14 @@ def _trusted_keys(settings: Settings) -> dict[str, TrustedRequester]:
     }
 
 
+def _band_users(settings: Settings) -> dict[Band, list[str]]:
+    return {Band.PRODUCTION: settings.scheduling.production_users, Band.SYSTEM: settings.scheduling.system_users}
+
+
 def _trust(settings: Settings) -> dict[str, Trust]:
     names = frozenset(settings.auth.federation_peers)
     return {
-        name: Trust(name, tuple(trust.allowed_submitters), names - {name})
+        name: Trust(name, tuple(trust.allowed_submitters), names - {name}, Band[trust.strongest_band.upper()])
         for name, trust in settings.auth.federation_peers.items()
     }
 

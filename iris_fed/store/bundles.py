@@ -7,11 +7,14 @@ lacks them.
 import asyncio
 import hashlib
 import io
+import json
 import os
 import re
 import stat
 import zipfile
 from pathlib import Path
+
+import anyio
 
 from iris_fed.errors import InvalidArgument, ResourceExhausted
 from iris_fed.model.files import split_path
@@ -19,6 +22,8 @@ from iris_fed.store.db import Tx
 
 MAX_MEMBERS = 100_000
 MAX_UNPACKED_BYTES = 4 * 1024**3
+LATELY_S = 3_600.0
+"""Far longer than any submit takes."""
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
@@ -28,13 +33,22 @@ class BundleStore:
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
+        self._put_at: dict[str, float] = {}
 
     async def put(self, data: bytes) -> str:
         """Returns its id. Raises InvalidArgument for what is no safe archive or too large,
         ResourceExhausted when the disk is full."""
         if len(data) > self._max_bytes:
             raise InvalidArgument(f"has {len(data)} bytes; at most {self._max_bytes} are accepted", "bundle_blob")
-        return await asyncio.to_thread(self._put, data)
+        bundle_id = await asyncio.to_thread(self._put, data)
+        self._put_at[bundle_id] = anyio.current_time()
+        return bundle_id
+
+    def lately_put(self) -> frozenset[str]:
+        """What a job that is about to be written may name: not to be removed, though no job names it yet."""
+        since = anyio.current_time() - LATELY_S
+        self._put_at = {bundle_id: at for bundle_id, at in self._put_at.items() if at >= since}
+        return frozenset(self._put_at)
 
     def path(self, bundle_id: str) -> Path:
         """Where it lies if it is here. Raises InvalidArgument for what is no id."""
@@ -103,13 +117,14 @@ def is_known(tx: Tx, bundle_id: str) -> bool:
     return tx.execute("SELECT 1 FROM bundles WHERE bundle_id = ?", (bundle_id,)).fetchone() is not None
 
 
-def take_unused(tx: Tx, before_ms: int, limit: int) -> list[str]:
-    """Forget bundles that no job names and that were last used before then; returns their ids."""
+def take_unused(tx: Tx, before_ms: int, keep: frozenset[str], limit: int) -> list[str]:
+    """Forget bundles that no job names and that were last used before then, but for those to `keep`;
+    returns their ids."""
     rows = tx.execute(
         "DELETE FROM bundles WHERE bundle_id IN (SELECT bundle_id FROM bundles WHERE used_ms < ?"
-        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.bundle_id = bundles.bundle_id AND bundle_id <> '')"
-        " ORDER BY used_ms LIMIT ?) RETURNING bundle_id",
-        (before_ms, limit),
+        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.bundle_id = bundles.bundle_id AND jobs.bundle_id <> '')"
+        " AND bundle_id NOT IN (SELECT value FROM json_each(?)) ORDER BY used_ms LIMIT ?) RETURNING bundle_id",
+        (before_ms, json.dumps(sorted(keep)), limit),
     )
     return [row["bundle_id"] for row in rows.fetchall()]
 

@@ -115,10 +115,15 @@ def supersede_received(tx: Tx, job: Job, now_ms: int) -> None:
         end_error=job.error,
         end_exit_code=job.exit_code,
     )
-    if after.state not in RECEIVED_TRANSITIONS[handle.state]:
-        raise IllegalTransition(f"handle {handle.nonce} of {handle.job_id}", handle.state, after.state)
-    changes = changed_columns(handle, after, RECEIVED_COLUMNS)
-    _update(tx, "RECEIVED", handle.requester, handle.nonce, handle.state.value, changes)
+    change_received(tx, handle, after)
+
+
+def change_received(tx: Tx, before: ReceivedHandle, after: ReceivedHandle) -> None:
+    """Raises IllegalTransition for a state change that is none."""
+    if after.state is not before.state and after.state not in RECEIVED_TRANSITIONS[before.state]:
+        raise IllegalTransition(f"handle {before.nonce} of {before.job_id}", before.state, after.state)
+    changes = changed_columns(before, after, RECEIVED_COLUMNS)
+    _update(tx, "RECEIVED", before.requester, before.nonce, before.state.value, changes)
 
 
 def received_page(tx: Tx, requester: str, after_id: int, limit: int) -> list[tuple[int, ReceivedHandle]]:

@@ -4,7 +4,7 @@ import sqlite3
 from dataclasses import dataclass, replace
 from typing import Any
 
-from iris_fed.model.jobs import Job, JobEvent, JobPage, JobQuery, JobView, Task, TaskView
+from iris_fed.model.jobs import Job, JobEvent, JobPage, JobQuery, JobView, Task, TaskView, UserSummary
 from iris_fed.model.states import JobState, TaskState
 from iris_fed.store.db import Tx
 from iris_fed.store.jobs import attempts_of, count_queued_tasks, job_by_id, task_counts
@@ -13,13 +13,14 @@ from iris_fed.store.rows import job_from_row, task_from_row
 MAX_EVENTS = 1_000
 """The newest of a job's events that are told; a job of many tasks has more."""
 
-_ORDERS = {
-    "date": "submitted_ms {d}, uid {d}",
-    "name": "job_id {d}",
-    "state": "state {d}, submitted_ms DESC, uid DESC",
-    "failures": "failure_count {d}, uid DESC",
-    "preemptions": "preemption_count {d}, uid DESC",
+_SORT_COLUMNS = {
+    "date": ("submitted_ms", "uid"),
+    "name": ("job_id",),
+    "state": ("state", "submitted_ms", "uid"),
+    "failures": ("failure_count", "uid"),
+    "preemptions": ("preemption_count", "uid"),
 }
+"""Each ends in something unique, so that equal keys keep their order between pages."""
 
 
 def job_view(tx: Tx, job: Job) -> JobView:
@@ -47,16 +48,41 @@ def states_by_id(tx: Tx, job_ids: list[str]) -> dict[str, JobState]:
 
 
 def list_jobs(tx: Tx, query: JobQuery) -> JobPage:
-    """One page. Sorting always ends in the uid, so that equal keys keep their order between pages."""
+    """One page, by key where `query.after` is given: it holds while rows come and go."""
     where, values = _conditions(query)
-    clause = f"WHERE {' AND '.join(where)}" if where else ""
-    order = _ORDERS[query.sort].format(d="DESC" if query.descending else "ASC")
-    total = tx.execute(f"SELECT count(*) AS n FROM jobs {clause}", values).fetchone()["n"]
+    total = tx.execute(f"SELECT count(*) AS n FROM jobs {_clause(where)}", values).fetchone()["n"]
+    columns, direction = _SORT_COLUMNS[query.sort], "DESC" if query.descending else "ASC"
+    if query.after:
+        where.append(f"({', '.join(columns)}) {'<' if query.descending else '>'} ({', '.join('?' for _ in columns)})")
+        values.extend(query.after)
+    order = ", ".join(f"{column} {direction}" for column in columns)
     rows = tx.execute(
-        f"SELECT * FROM jobs {clause} ORDER BY {order} LIMIT ? OFFSET ?", [*values, query.limit, query.offset]
+        f"SELECT * FROM jobs {_clause(where)} ORDER BY {order} LIMIT ? OFFSET ?",
+        [*values, query.limit + 1, 0 if query.after else query.offset],
     ).fetchall()
+    more, rows = len(rows) > query.limit, rows[: query.limit]
     jobs = tuple(job_view(tx, job_from_row(row)) for row in rows)
-    return JobPage(jobs, total, query.offset + len(jobs) < total)
+    next_after = tuple(rows[-1][column] for column in columns) if more and rows else ()
+    return JobPage(jobs, total, more, next_after)
+
+
+def list_users(tx: Tx) -> list[UserSummary]:
+    """Everybody who has a job here, by name."""
+    jobs: dict[str, dict[str, int]] = {}
+    for row in tx.execute("SELECT user, state, count(*) AS n FROM jobs GROUP BY user, state ORDER BY user"):
+        jobs.setdefault(row["user"], {})[row["state"]] = row["n"]
+    tasks: dict[str, dict[str, int]] = {user: {} for user in jobs}
+    rows = tx.execute(
+        "SELECT jobs.user, tasks.state, count(*) AS n FROM tasks JOIN jobs ON jobs.uid = tasks.job_uid"
+        " GROUP BY jobs.user, tasks.state"
+    )
+    for row in rows:
+        tasks[row["user"]][row["state"]] = row["n"]
+    return [UserSummary(user, counts, tasks[user]) for user, counts in jobs.items()]
+
+
+def _clause(where: list[str]) -> str:
+    return f"WHERE {' AND '.join(where)}" if where else ""
 
 
 def task_views(tx: Tx, job: Job, indexes: list[int] | None = None) -> list[TaskView]:

@@ -55,6 +55,7 @@ def attempt_from_row(row: sqlite3.Row) -> Attempt:
     values["ports"] = json.loads(values["ports"])
     values["usage"] = Usage(**json.loads(values["usage"]))
     values["mirrored"] = bool(values["mirrored"])
+    values["files_gone"] = bool(values["files_gone"])
     values["is_worker_failure"] = bool(values["is_worker_failure"])
     return Attempt(**values)
 

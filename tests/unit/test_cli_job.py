@@ -3,7 +3,7 @@ import io
 import pytest
 
 from iris_fed.cli.job_describe import constraint_text, resources_text
-from iris_fed.cli.job_request import JobFlags, build_request
+from iris_fed.cli.job_request import MAX_SHOWN_WORDS, JobFlags, build_request, shown_argv
 from iris_fed.cli.job_run import job_exit_code, news
 from iris_fed.cli.log_printer import LogPrinter
 from iris_fed.cli.parse import UsageError
@@ -120,3 +120,26 @@ def test_only_what_changed_is_told() -> None:
     assert news(pending, pending) == ""
     assert news(pending, running) == "/me/j RUNNING on gpu-lab/local"
     assert news(running, ended) == "/me/j FAILED after 2.5s: task 0 exited with 3"
+
+
+def test_a_job_that_has_only_just_been_taken_is_no_news_until_it_waits_for_something() -> None:
+    pending = job_pb2.JobStatus(job_id="/me/j", state=job_pb2.JOB_STATE_PENDING)
+    waiting = job_pb2.JobStatus(job_id="/me/j", state=job_pb2.JOB_STATE_PENDING, pending_reason="no GPU is free")
+    assert news(None, pending) == ""
+    assert news(pending, waiting) == "/me/j PENDING: no GPU is free"
+
+
+def test_each_failed_attempt_is_told_and_the_end_says_where_it_was() -> None:
+    first = job_pb2.JobStatus(job_id="/me/j", state=job_pb2.JOB_STATE_RUNNING, cluster="lab", failure_count=0)
+    second = job_pb2.JobStatus(job_id="/me/j", state=job_pb2.JOB_STATE_PENDING, cluster="lab", failure_count=1)
+    ended = job_pb2.JobStatus(job_id="/me/j", state=job_pb2.JOB_STATE_SUCCEEDED, cluster="lab", failure_count=1)
+    ended.submitted_at.epoch_ms, ended.finished_at.epoch_ms = 1000, 1040
+    assert news(first, second) == "/me/j: 1 attempt failed"
+    assert news(second, ended) == "/me/j SUCCEEDED on lab after 40ms"
+
+
+def test_the_command_line_is_shown_without_the_values_of_its_variables_but_with_the_jobs_own_words() -> None:
+    typed = ["job", "run", "-e", "A=1", "-eB=2", "-e", "HOME", "--", "python", "-e", "C=3"]
+    masked = ["iris-fed", "job", "run", "-e", "A=***", "-eB=***", "-e", "HOME", "--", "python", "-e", "C=3"]
+    assert shown_argv(typed, 3) == masked
+    assert shown_argv(["job", "run", *["x"] * MAX_SHOWN_WORDS], MAX_SHOWN_WORDS) == []

@@ -7,7 +7,7 @@ import pytest
 
 from iris_fed.decide import lifecycle
 from iris_fed.decide.draft import Draft
-from iris_fed.decide.newjob import handed_to, new_job, received_from
+from iris_fed.decide.newjob import child_of, handed_to, new_job, received_from
 from iris_fed.model.constraints import Constraint, Op
 from iris_fed.model.jobs import Task
 from iris_fed.model.observed import AttemptEnd, Ended, EndKind, Running, Sampled
@@ -283,3 +283,37 @@ def test_a_received_job_has_left_its_pin_behind() -> None:
     received = received_from(job, "hub", "n1")
     assert received == replace(job, spec=replace(spec, constraints=(region,)), requester="hub", nonce="n1")
     assert received.demand == received.spec.demand
+
+
+def test_a_child_belongs_to_whoever_its_parent_belongs_to_and_inherits_what_it_did_not_set() -> None:
+    spec = JobSpec(("true",), env={"A": "1", "B": "1"}, secrets={"S": "1"})
+    root = new_job(Submission("x", spec, band=Band.PRODUCTION), "/a/hub.x", "a", "a@lab", 0)
+    parent = replace(received_from(root, "hub", "n1"), uid=7)
+    own = new_job(Submission("y", JobSpec(("true",), env={"B": "2"}), band=Band.BATCH), "/a/hub.x/y", "t", "task", 5)
+    child = child_of(parent, own, inherits_band=True)
+    assert (child.parent_uid, child.user, child.submitting_user, child.requester, child.nonce) == (
+        7, "a", "a@lab", "hub", "n1",
+    )  # fmt: skip
+    assert child.spec.env == {"A": "1", "B": "2"}
+    assert child.spec.secrets == {"S": "1"}
+    assert child.band is Band.PRODUCTION
+    assert child_of(parent, own, inherits_band=False).band is Band.BATCH
+
+
+def test_children_end_with_their_parent() -> None:
+    parent = replace(fresh().job, state=JobState.FAILED)
+    waiting = fresh()
+    lifecycle.end_with_parent(waiting, parent, 5_000)
+    assert (waiting.job.state, waiting.job.error) == (JobState.KILLED, "its parent /alice/train ended FAILED")
+    running = fresh()
+    key = start(running)
+    lifecycle.end_with_parent(running, parent, 5_000)
+    assert not running.ended
+    assert running.attempts[key].kill_requested_ms == 5_000
+    mirrored = Draft(handed_to(fresh().job, "lab", "n1"))
+    lifecycle.end_with_parent(mirrored, parent, 5_000)
+    assert (mirrored.job.state, mirrored.job.finished_ms) == (JobState.KILLED, 5_000)
+    over = fresh()
+    end(over, start(over), OK)
+    lifecycle.end_with_parent(over, parent, 5_000)
+    assert over.job.state is JobState.SUCCEEDED

@@ -233,3 +233,64 @@ def test_a_demand_without_room_is_read_no_further(size: int) -> None:
         at_most(99),
     )
     assert read == list(range(1, size + 2))
+
+
+# --- gangs ---
+
+
+def gang(uid: int, resources: Resources, replicas: int, at: int = 0) -> Job:
+    one = job(uid, resources, replicas, at=at)
+    spec = replace(one.spec, coscheduling_group_by="")
+    return replace(one, spec=spec, demand=spec.demand)
+
+
+def test_a_gang_is_placed_whole_on_one_backend_or_not_at_all() -> None:
+    three = gang(1, asks(cpus=4), 3)
+    split = [place("p", node("p1"), node("p2", cpus=3)), place("q", node("q1", cpus=4))]
+    plan = choose_places(queues([three]), split, 0, at_most(10))
+    assert plan.placed == ()
+    assert plan.waiting[three.demand] == "waiting for room for all 3 replicas at once; 2 would fit now"
+    whole = [*split, place("r", node("r1", cpus=4), node("r2"))]
+    plan = choose_places(queues([three]), whole, 0, at_most(10))
+    assert {one.backend_id for one in plan.placed} == {"r"}
+    assert sorted(one.task_index for one in plan.placed) == [0, 1, 2]
+
+
+def test_a_gang_that_does_not_fit_takes_nothing_from_those_behind_it() -> None:
+    jobs = [gang(1, asks(cpus=4), 3), job(2, asks(cpus=4), 2, at=1)]
+    plan = choose_places(queues(jobs), [place("p", node("n", cpus=8))], 0, at_most(10))
+    assert placed(plan) == [(2, 0, "n"), (2, 1, "n")]
+
+
+def test_what_a_gang_takes_is_gone_for_those_behind_it() -> None:
+    jobs = [gang(1, asks(cpus=4), 2), job(2, asks(cpus=4), at=1)]
+    plan = choose_places(queues(jobs), [place("p", node("n", cpus=8))], 0, at_most(10))
+    assert [uid for uid, _, _ in placed(plan)] == [1, 1]
+    assert plan.waiting[jobs[1].demand] == "waiting for room: 4 CPUs asked for, 0 free"
+
+
+def test_a_gang_waits_for_the_one_of_it_that_backs_off() -> None:
+    plan = choose_places(queues([gang(1, asks(), 2)], {(1, 1): 500}), [place("p", node("n"))], 499, at_most(10))
+    assert plan.placed == ()
+
+
+# --- what is held for those who have waited long ---
+
+
+def test_what_is_freed_is_held_for_a_job_that_has_waited_long_enough() -> None:
+    jobs = [job(1, asks(cpus=8), band=Band.SYSTEM, at=100), job(2, asks(), at=200)]
+    places = [place("p", node("n1", cpus=2), node("n2", cpus=6))]
+    soon = choose_places(queues(jobs), places, 1_099, Patience(10, 1_000))
+    assert [uid for uid, _, _ in placed(soon)] == [2]
+    late = choose_places(queues(jobs), places, 1_100, Patience(10, 1_000))
+    assert placed(late) == [(2, 0, "n1")]
+    assert late.waiting[jobs[0].demand].endswith("what is freed is held for it")
+    only = choose_places(queues(jobs), [place("p", node("n2", cpus=6))], 1_100, Patience(10, 1_000))
+    assert only.placed == ()
+    assert only.waiting[jobs[1].demand] == "waiting: what is free is held for a stronger job that has waited long"
+
+
+def test_nothing_is_held_for_a_job_that_no_place_here_could_host() -> None:
+    jobs = [job(1, asks(cpus=99), band=Band.SYSTEM), job(2, asks())]
+    plan = choose_places(queues(jobs), [place("p", node("n", cpus=4))], 10_000, Patience(10, 1_000))
+    assert placed(plan) == [(2, 0, "n")]

@@ -1,5 +1,7 @@
 """Listing jobs: from a query on the wire to the model's."""
 
+import base64
+import json
 from collections.abc import Mapping
 
 from iris_fed.errors import InvalidArgument
@@ -26,6 +28,14 @@ _SORTS: Mapping[int, str] = {
     Controller.JOB_SORT_FIELD_FAILURES: "failures",
     Controller.JOB_SORT_FIELD_PREEMPTIONS: "preemptions",
 }
+_KEY_KINDS: Mapping[str, tuple[type, ...]] = {
+    "date": (int, int),
+    "name": (str,),
+    "state": (str, int, int),
+    "failures": (int, int),
+    "preemptions": (int, int),
+}
+MAX_TOKEN_CHARS = 4_096
 _LARGEST_FIRST = frozenset({"date", "failures", "preemptions"})
 
 
@@ -45,7 +55,32 @@ def job_query_from_wire(query: Controller.JobQuery, bounds: Limits) -> JobQuery:
         descending=_descending(query.sort_direction, sort),
         offset=whole(query.offset, 0, INT32_MAX, "query.offset"),
         limit=min(whole(query.limit, 0, INT32_MAX, "query.limit") or DEFAULT_PAGE, bounds.page_size),
+        after=_after(query.page_token, sort),
     )
+
+
+def page_token(sort: str, after: tuple[str | int, ...]) -> str | None:
+    """Opaque to clients; None on the last page."""
+    if not after:
+        return None
+    return base64.urlsafe_b64encode(json.dumps([sort, *after]).encode()).decode()
+
+
+def _after(token: str, sort: str) -> tuple[str | int, ...]:
+    """Raises InvalidArgument for a token that is not ours or belongs to another sorting."""
+    if not token:
+        return ()
+    try:
+        parts = json.loads(base64.b64decode(token[:MAX_TOKEN_CHARS], altchars=b"-_", validate=True))
+    except ValueError:
+        parts = None
+    kinds = _KEY_KINDS[sort]
+    fits = isinstance(parts, list) and len(parts) == 1 + len(kinds) and parts[0] == sort
+    if not fits or not all(type(part) is kind for part, kind in zip(parts[1:], kinds, strict=True)):
+        raise InvalidArgument("is no token of this listing; begin again without one", "query.page_token")
+    if any(type(part) is int and not -(2**63) <= part < 2**63 for part in parts):
+        raise InvalidArgument("is no token of this listing; begin again without one", "query.page_token")
+    return tuple(parts[1:])
 
 
 def _scope(query: Controller.JobQuery) -> str:

@@ -1,9 +1,9 @@
 """Jobs, tasks and attempts as answers show them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from iris_fed.model.ids import parse_job_id, task_id
-from iris_fed.model.jobs import Attempt, JobEvent, JobPage, JobReport, JobView, TaskView
+from iris_fed.model.jobs import Attempt, JobEvent, JobPage, JobReport, JobView, TaskView, UserSummary
 from iris_fed.model.resources import Usage
 from iris_fed.model.states import JobState, TaskState, task_ended
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
@@ -11,6 +11,7 @@ from iris_fed.rpc.gen.irisfed import cluster_pb2
 from iris_fed.rpc.gen.job import job_pb2
 from iris_fed.rpc.wire.checks import INT32_MAX, wire_time
 from iris_fed.rpc.wire.enums import JOB_STATES, PEER_STATUSES, TASK_STATES
+from iris_fed.rpc.wire.queries import page_token
 from iris_fed.rpc.wire.resources import resources_to_wire
 
 MEBIBYTE = 2**20
@@ -42,6 +43,7 @@ def job_to_wire(view: JobView, tasks: Sequence[TaskView] = ()) -> job_pb2.JobSta
         cluster=job.cluster or None,
         peer_status=PEER_STATUSES.wire_name(job.peer_status),
         submitting_user=job.submitting_user or None,
+        retained_until=wire_time(view.retained_until_ms),
     )
 
 
@@ -123,11 +125,27 @@ def _mebibytes(size: int) -> int:
     return -(-size // MEBIBYTE)
 
 
-def job_page_to_wire(page: JobPage) -> Controller.ListJobsResponse:
+def users_to_wire(users: Sequence[UserSummary], roles: Callable[[str], str]) -> Controller.ListUsersResponse:
+    """`roles` gives the role of a user name."""
+    return Controller.ListUsersResponse(
+        users=[
+            Controller.UserSummary(
+                user=user.user,
+                task_state_counts=user.task_counts,
+                job_state_counts=user.job_counts,
+                role=roles(user.user),
+            )
+            for user in users
+        ]
+    )
+
+
+def job_page_to_wire(page: JobPage, sort: str = "date") -> Controller.ListJobsResponse:
     return Controller.ListJobsResponse(
         jobs=[job_to_wire(view) for view in page.jobs],
         total_count=min(page.total, INT32_MAX),
         has_more=page.has_more,
+        next_page_token=page_token(sort, page.next_after),
     )
 
 
