@@ -8,12 +8,9 @@ from typing import Any
 from iris_fed import __version__
 from iris_fed.auth.identity import Role
 from iris_fed.controller.logs import LogReader
-from iris_fed.controller.query import Queries
-from iris_fed.controller.reach import Reach
 from iris_fed.federation.check import check_peer
-from iris_fed.federation.inbound import Inbound
-from iris_fed.federation.registry import Federation
 from iris_fed.model.logs import LogBatch, LogRequest
+from iris_fed.rpc.controller_service import UseCases
 from iris_fed.rpc.gate import caller, check_reach
 from iris_fed.rpc.gen.irisfed import cluster_pb2
 from iris_fed.rpc.wire.checks import whole
@@ -36,21 +33,13 @@ class ClusterFacts:
 
 
 class ClusterHandlers:
-    def __init__(
-        self,
-        facts: ClusterFacts,
-        logs: LogReader,
-        reach: Reach,
-        queries: Queries,
-        inbound: Inbound,
-        federation: Federation,
-    ) -> None:
+    def __init__(self, facts: ClusterFacts, logs: LogReader, use_cases: UseCases) -> None:
         self._facts = facts
         self._logs = logs
-        self._reach = reach
-        self._queries = queries
-        self._inbound = inbound
-        self._federation = federation
+        self._reach = use_cases.reach
+        self._queries = use_cases.queries
+        self._inbound = use_cases.inbound
+        self._federation = use_cases.federation
 
     async def get_cluster_info(
         self, request: cluster_pb2.GetClusterInfoRequest, ctx: Any, /

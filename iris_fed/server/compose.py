@@ -93,15 +93,8 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
     async with AsyncExitStack() as stack:
         prepare_state_dir(settings.state_dir)
         stack.callback(StateLock(settings.state_dir).release)
-        admin_token = ensure_admin_token(settings.state_dir)
-        name = settings.cluster.name
-        db, meta = await open_database(
-            settings.state_dir / DATABASE_NAME,
-            name,
-            parts.entropy.token(),
-            parts.clock,
-            inline=parts.inline_database,
-        )
+        path, name = settings.state_dir / DATABASE_NAME, settings.cluster.name
+        db, meta = await open_database(path, name, parts.entropy.token(), parts.clock, inline=parts.inline_database)
         stack.push_async_callback(db.close)
         runtime = Runtime(db, parts.clock, parts.entropy, JobSignals(), name, meta.database_id)
         backends = _build_backends(settings, parts)
@@ -110,53 +103,63 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
             await backend.start(owner)
             stack.push_async_callback(backend.close)
 
-        limits = Limits(**settings.limits.model_dump())
-        bundles = BundleStore(settings.state_dir / "bundles", limits.bundle_bytes)
         tokens = TaskTokens(ensure_task_key(settings.state_dir))
+        bundles = BundleStore(settings.state_dir / "bundles", settings.limits.bundle_bytes)
         link = TaskLink(url, tokens.mint, bundles.path)
         disk = DiskGuard(settings.state_dir, settings.retention.min_free)
         loop = ControlLoop(runtime, backends, owner, link, settings.scheduling, disk)
         federation = _build_federation(settings, runtime, bundles, parts, stack)
-        canceller = Canceller(runtime, loop, federation)
-        trusted = frozenset(settings.auth.federation_peers)
-        inbound = Inbound(runtime, loop, bundles, _trust(settings))
         feed = ChangeFeed(runtime)
         db.on_changelog(feed.on_changelog)
-        queries = Queries(runtime, settings.retention)
-        reach = Reach(runtime, backends, federation)
-        use_cases = UseCases(
-            submitter=Submitter(runtime, loop, federation, canceller, bundles, _band_users(settings), trusted),
-            canceller=canceller,
-            queries=queries,
-            reach=reach,
-            inbound=inbound,
-            feed=feed,
-            federation=federation,
-            backends=loop.local_backends,
-            limits=limits,
-            role_of=lambda user: Role.ADMIN.value if user == getuser() else Role.USER.value,
-        )
-        logs = LogReader(runtime, backends, federation, limits.log_page_bytes)
+        pruner = Pruner(runtime, settings.retention, backends, bundles)
+        use_cases = _build_use_cases(settings, runtime, loop, federation, feed, bundles, backends)
+        admin_token = ensure_admin_token(settings.state_dir)
+        gate = Gate(_build_authenticator(settings, runtime, admin_token, tokens), parts.entropy)
+        logs = LogReader(runtime, backends, federation, settings.limits.log_page_bytes)
         facts = ClusterFacts(name, meta.database_id, parts.clock.now_ms())
-        verifier = FederationVerifier(_trusted_keys(settings), name, parts.clock)
-        authenticator = Authenticator(admin_token, getuser(), verifier, tokens, _job_of_task(db))
-        gate = Gate(authenticator, parts.entropy)
+        most_bytes = settings.limits.request_bytes + settings.limits.bundle_bytes
         services = build_services(
-            ControllerHandlers(use_cases),
-            ClusterHandlers(facts, logs, reach, queries, inbound, federation),
-            gate,
-            limits.request_bytes + limits.bundle_bytes,
+            ControllerHandlers(use_cases), ClusterHandlers(facts, logs, use_cases), gate, most_bytes
         )
-        asgi = build_app(services, lambda: _writable(db))
 
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
         group.start_soon(loop.run)
-        pruner = Pruner(runtime, settings.retention, backends, bundles)
         group.start_soon(supervise, "pruner", pruner.run)
         group.start_soon(federation.run)
+        asgi = build_app(services, lambda: _writable(db))
         yield Controller(asgi, admin_token, db, federation, feed, loop, backends, meta)
         feed.stop()
+
+
+def _build_use_cases(
+    settings: Settings,
+    runtime: Runtime,
+    loop: ControlLoop,
+    federation: Federation,
+    feed: ChangeFeed,
+    bundles: BundleStore,
+    backends: Mapping[str, Backend],
+) -> UseCases:
+    canceller = Canceller(runtime, loop, federation)
+    trusted = frozenset(settings.auth.federation_peers)
+    return UseCases(
+        submitter=Submitter(runtime, loop, federation, canceller, bundles, _band_users(settings), trusted),
+        canceller=canceller,
+        queries=Queries(runtime, settings.retention),
+        reach=Reach(runtime, backends, federation),
+        inbound=Inbound(runtime, loop, bundles, _trust(settings)),
+        feed=feed,
+        federation=federation,
+        backends=loop.local_backends,
+        limits=Limits(**settings.limits.model_dump()),
+        role_of=lambda user: Role.ADMIN.value if user == getuser() else Role.USER.value,
+    )
+
+
+def _build_authenticator(settings: Settings, runtime: Runtime, admin_token: str, tokens: TaskTokens) -> Authenticator:
+    verifier = FederationVerifier(_trusted_keys(settings), settings.cluster.name, runtime.clock)
+    return Authenticator(admin_token, getuser(), verifier, tokens, _job_of_task(runtime.db))
 
 
 def _build_backends(settings: Settings, parts: Parts) -> dict[str, Backend]:
