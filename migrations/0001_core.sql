@@ -99,6 +99,19 @@ CREATE INDEX tasks_retrying ON tasks (not_before_ms) WHERE state = 'PENDING' AND
 CREATE INDEX tasks_failed ON tasks (job_uid, idx)
     WHERE state IN ('FAILED', 'WORKER_FAILED', 'UNSCHEDULABLE');
 
+-- Values of a job's secrets, apart from what is shown of it; they go with its end.
+CREATE TABLE job_secrets (
+    job_uid INTEGER NOT NULL REFERENCES jobs (uid) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (job_uid, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER secrets_end_with_their_job AFTER UPDATE OF finished_ms ON jobs WHEN NEW.finished_ms IS NOT NULL
+BEGIN
+    DELETE FROM job_secrets WHERE job_uid = NEW.uid;
+END;
+
 -- `mirrored`: it runs on a peer, whose word its uid is; ours alone are unique.
 CREATE TABLE attempts (
     job_uid INTEGER NOT NULL,

@@ -23,7 +23,7 @@ from iris_fed.model.resources import BackendSummary
 from iris_fed.model.spec import JobSpec
 from iris_fed.model.states import TaskState
 from iris_fed.store.db import Tx
-from iris_fed.store.jobs import job_by_uid, live_attempts, load_draft
+from iris_fed.store.jobs import job_by_uid, live_attempts, load_draft, with_secrets
 from iris_fed.store.runtime import Runtime
 from iris_fed.supervise import Wakeup, supervise
 from iris_fed.telemetry import get_logger
@@ -237,7 +237,7 @@ def _job_and_attempt(tx: Tx, live: LiveAttempt) -> tuple[Job, Attempt] | None:
     if job is None:
         return None
     attempt = load_draft(tx, job, {live.task_index}).attempts.get((live.task_index, live.number))
-    return None if attempt is None else (job, attempt)
+    return None if attempt is None else (with_secrets(tx, job), attempt)
 
 
 def _never_started(live: LiveAttempt, now_ms: int) -> Ended:

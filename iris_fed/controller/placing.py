@@ -18,6 +18,7 @@ from iris_fed.store.jobs import (
     load_draft,
     next_scheduling_deadline,
     past_scheduling_deadline,
+    with_secrets,
 )
 
 MAX_PLACED = 256
@@ -92,7 +93,7 @@ def _assign(tx: Tx, plan: Plan, terms: Terms) -> list[Launch]:
             attempt = lifecycle.assign(
                 draft, placed.task_index, uid_of_attempt, placed.backend_id, placed.node, terms.now_ms
             )
-            request = launch_request(job, attempt, terms.link)
+            request = launch_request(with_secrets(tx, job), attempt, terms.link)
             gang = job.job_id if job.spec.is_gang else ""
             launches.append(Launch(placed.backend_id, request, placed.task_index, gang))
         commit(tx, draft)

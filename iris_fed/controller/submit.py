@@ -29,7 +29,7 @@ from iris_fed.model.states import TERMINAL_JOB_STATES, Band, JobState
 from iris_fed.store.bundles import BundleStore, note_use
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import insert_sent
-from iris_fed.store.jobs import delete_job, insert_job, job_by_id, job_by_uid
+from iris_fed.store.jobs import delete_job, insert_job, job_by_id, job_by_uid, with_secrets
 from iris_fed.store.runtime import Runtime
 from iris_fed.store.tree import unfinished_below
 from iris_fed.telemetry import get_logger
@@ -198,7 +198,8 @@ def _create(
     """In one transaction: the name is free or becomes so, and the job (with its handle) takes it."""
     replaced: list[str] = []
     if name.parent is not None:
-        job = child_of(_open_parent(tx, str(name.parent)), job, inherits_band=submission.band is None)
+        parent = with_secrets(tx, _open_parent(tx, str(name.parent)))
+        job = child_of(parent, job, inherits_band=submission.band is None)
     old = job_by_id(tx, job.job_id)
     if old is not None:
         if old.requester and not job.requester:

@@ -31,7 +31,7 @@ from iris_fed.store.handles import (
     sent_by_nonce,
     update_sent,
 )
-from iris_fed.store.jobs import job_by_id, load_draft
+from iris_fed.store.jobs import job_by_id, load_draft, with_secrets
 from iris_fed.store.runtime import Runtime
 from iris_fed.supervise import Wakeup
 from iris_fed.telemetry import get_logger
@@ -282,7 +282,7 @@ def _next_step(
         marked = handoff.mark_sent(handle, database_id)
         update_sent(tx, handle, marked)
         handle = marked
-    return handle, job
+    return handle, with_secrets(tx, job)
 
 
 def _settle(tx: Tx, peer: str, nonce: str, step: Step, now_ms: int) -> int | None:

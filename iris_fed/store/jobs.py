@@ -1,9 +1,11 @@
 """Rows of jobs, tasks and attempts: loading what decisions need, and inserting and removing whole jobs."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from iris_fed.decide.draft import Draft
 from iris_fed.model.jobs import Attempt, DemandQueue, Job, JobEvent, LiveAttempt, QueuedJob, Task
+from iris_fed.model.spec import JobSpec
 from iris_fed.model.states import TERMINAL_TASK_STATES, TaskState
 from iris_fed.store.db import Tx
 from iris_fed.store.rows import (
@@ -39,9 +41,13 @@ def job_by_uid(tx: Tx, uid: int) -> Job | None:
 
 def insert_job(tx: Tx, job: Job, events: Iterable[JobEvent] = ()) -> Job:
     """Writes a new job with one pending task per replica (none for a job that runs on a peer)."""
-    columns = to_columns(job, JOB_COLUMNS)
+    columns = to_columns(replace(job, spec=without_secrets(job.spec)), JOB_COLUMNS)
     del columns["uid"]
     uid = insert(tx, "jobs", columns)
+    tx.executemany(
+        "INSERT INTO job_secrets (job_uid, name, value) VALUES (?, ?, ?)",
+        [(uid, name, value) for name, value in job.spec.secrets.items()],
+    )
     if not job.cluster:
         tx.executemany(
             "INSERT INTO tasks (job_uid, idx, state, submitted_ms, requester, nonce) VALUES (?, ?, ?, ?, ?, ?)",
@@ -55,6 +61,19 @@ def insert_job(tx: Tx, job: Job, events: Iterable[JobEvent] = ()) -> Job:
     stored = job_by_uid(tx, uid)
     assert stored is not None
     return stored
+
+
+def without_secrets(spec: JobSpec) -> JobSpec:
+    """Only their names are part of what is shown and kept of a job."""
+    return replace(spec, secrets=dict.fromkeys(spec.secrets, ""))
+
+
+def with_secrets(tx: Tx, job: Job) -> Job:
+    """The job as it must be told to who starts it: with the values of its secrets."""
+    if not job.spec.secrets:
+        return job
+    rows = tx.execute("SELECT name, value FROM job_secrets WHERE job_uid = ?", (job.uid,))
+    return replace(job, spec=replace(job.spec, secrets={row["name"]: row["value"] for row in rows}))
 
 
 def delete_job(tx: Tx, uid: int) -> list[str]:

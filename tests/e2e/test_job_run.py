@@ -11,30 +11,29 @@ from tests.e2e.clusters import ME, Cluster, clean_environment, iris_fed
 from tests.e2e.terminal import CTRL_C, Terminal
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (["--", "true"], 0, "SUCCEEDED on local"),
-        (["--", "sh", "-c", "exit 3"], 3, "exited with code 3"),
-        (["--", "sh", "-c", "kill -9 $$"], 137, "SIGKILL"),
-        (["--timeout", "300ms", "--", "sleep", "60"], 143, "limit of 0.3 s"),
-        (["--", "no-such-program"], 127, "no such program in its PATH: 'no-such-program'"),
-        (["--", "/etc/passwd"], 126, "'/etc/passwd' is not executable"),
-        (["--replicas", "3", "--", "sh", "-c", "[ $IRIS_TASK_INDEX != 1 ] || exit 7; exec sleep 60"], 7, "code 7"),
-        (["--wait-timeout", "300ms", "--timeout", "3s", "--", "sleep", "60"], 124, "job logs -f"),
-        (["--gpu", "H100x99", "--", "true"], 125, "h100"),
-        (["--target-cluster", "nowhere", "--", "true"], 125, "nowhere"),
-        (["--replicas", "0", "--", "true"], 2, "--replicas"),
-        ([], 2, "COMMAND"),
-    ],
-)
-def test_the_exit_code_is_the_jobs_own_or_says_why_there_is_none(
-    hub: Cluster, arguments: list[str], code: int, says: str
-) -> None:
-    ended = hub.run("job", "run", *arguments)
-    assert (ended.code, ended.out) == (code, "")
-    assert says in ended.err
-    assert "Traceback" not in ended.err
+EXITS: list[tuple[list[str], int, str]] = [
+    (["--", "true"], 0, "SUCCEEDED on local"),
+    (["--", "sh", "-c", "exit 3"], 3, "exited with code 3"),
+    (["--", "sh", "-c", "kill -9 $$"], 137, "SIGKILL"),
+    (["--timeout", "300ms", "--", "sleep", "60"], 143, "limit of 0.3 s"),
+    (["--", "no-such-program"], 127, "no such program in its PATH: 'no-such-program'"),
+    (["--", "/etc/passwd"], 126, "'/etc/passwd' is not executable"),
+    (["--replicas", "3", "--", "sh", "-c", "[ $IRIS_TASK_INDEX != 1 ] || exit 7; exec sleep 60"], 7, "code 7"),
+    (["--wait-timeout", "300ms", "--timeout", "3s", "--", "sleep", "60"], 124, "job logs -f"),
+    (["--gpu", "H100x99", "--", "true"], 125, "h100"),
+    (["--target-cluster", "nowhere", "--", "true"], 125, "nowhere"),
+    (["--replicas", "0", "--", "true"], 2, "--replicas"),
+    ([], 2, "COMMAND"),
+]
+"""Arguments of `job run`, its exit code, and what it says on standard error."""
+
+
+def test_the_exit_code_is_the_jobs_own_or_says_why_there_is_none(hub: Cluster) -> None:
+    found = hub.run_all(*(("job", "run", *arguments) for arguments, _, _ in EXITS))
+    for (arguments, code, says), ended in zip(EXITS, found, strict=True):
+        assert (ended.code, ended.out) == (code, ""), arguments
+        assert says in ended.err, arguments
+        assert "Traceback" not in ended.err
 
 
 def test_nobody_there_and_a_credential_that_is_refused_are_125(hub: Cluster, tmp_path: Path) -> None:
@@ -100,10 +99,10 @@ def test_a_tasks_environment_is_the_one_that_was_asked_for_and_told(hub: Cluster
     assert env["IRIS_ATTEMPT_UID"] == hub.attempt("env")["attemptUid"]
 
 
-@pytest.mark.parametrize(("gpu", "chips"), [("H100", 1), ("2", 2)])
-def test_gpus_are_asked_for_by_variant_or_by_number_alone(hub: Cluster, gpu: str, chips: int) -> None:
-    ended = hub.run("job", "run", "--gpu", gpu, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
-    assert len(ended.out.strip().split(",")) == chips
+def test_gpus_are_asked_for_by_variant_or_by_number_alone(hub: Cluster) -> None:
+    script = ("--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    found = hub.run_all(*(("job", "run", "--gpu", gpu, *script) for gpu in ("H100", "2")))
+    assert [len(ended.out.strip().split(",")) for ended in found] == [1, 2]
 
 
 def test_a_job_goes_to_the_cluster_that_it_is_pinned_to(hub: Cluster) -> None:

@@ -4,11 +4,12 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.clusters import ME, Cluster, Federation
+from tests.e2e.clusters import ME, Cluster, Federation, all_at_once
 from tests.e2e.terminal import CTRL_C, Terminal
 
 TWO_DAYS_MS = 2 * 24 * 3600 * 1000
@@ -20,11 +21,14 @@ WILD_BYTES = "\x1b[31mred\x1b[0m\n\x1b]0;title\x07bell\x07\n\udcffend\n"
 @pytest.fixture(scope="module")
 def jobs(hub: Cluster) -> Iterator[None]:
     """/me/done (2 tasks, on lab), /me/running, /me/old (two days ago), /bob/his and /me/wild."""
-    hub.submit("--name", "done", "--replicas", "2", "--gpu", "H100", "--", "sh", "-c", "echo 1; echo 2; echo 3")
-    hub.submit("--name", "running", "--", "sh", "-c", "echo on; exec sleep 300")
-    hub.submit("--name", "old", "--", "true")
-    hub.submit("--name", "/bob/his", "--", "true")
-    hub.submit("--name", "wild", "--", "sh", "-c", WILD_SCRIPT)
+    submitted = (
+        ["--name", "done", "--replicas", "2", "--gpu", "H100", "--", "sh", "-c", "echo 1; echo 2; echo 3"],
+        ["--name", "running", "--", "sh", "-c", "echo on; exec sleep 300"],
+        ["--name", "old", "--", "true"],
+        ["--name", "/bob/his", "--", "true"],
+        ["--name", "wild", "--", "sh", "-c", WILD_SCRIPT],
+    )
+    all_at_once([partial(hub.submit, *arguments) for arguments in submitted])
     for job, state in (("done", "SUCCEEDED"), ("running", "RUNNING"), ("old", "SUCCEEDED"), ("wild", "SUCCEEDED")):
         hub.until(job, state)
     with sqlite3.connect(hub.state_dir / "controller.db") as database:
@@ -51,12 +55,17 @@ def test_the_list_holds_mine_that_are_active_or_of_the_last_day(hub: Cluster) ->
 
 @pytest.mark.usefixtures("jobs")
 def test_the_list_of_all_holds_everybodys_of_any_age_newest_first(hub: Cluster) -> None:
-    ids = list(_rows(hub.run("job", "list", "-A").out))
+    whole, bobs, running, limited = hub.run_all(
+        *(
+            ("job", "list", *flags)
+            for flags in (["-A"], ["-A", "--user", "bob"], ["--state", "running"], ["-A", "--limit", "2"])
+        )
+    )
+    ids = list(_rows(whole.out))
     assert set(ids) == {f"/{ME}/{name}" for name in ("done", "running", "wild", "old")} | {"/bob/his"}
     assert ids[-1] == f"/{ME}/old"
-    assert list(_rows(hub.run("job", "list", "-A", "--user", "bob").out)) == ["/bob/his"]
-    assert list(_rows(hub.run("job", "list", "--state", "running").out)) == [f"/{ME}/running"]
-    limited = hub.run("job", "list", "-A", "--limit", "2")
+    assert list(_rows(bobs.out)) == ["/bob/his"]
+    assert list(_rows(running.out)) == [f"/{ME}/running"]
     assert list(_rows(limited.out)) == ids[:2]
     assert "--limit" in limited.err
 
@@ -129,25 +138,26 @@ def test_a_cancel_reaches_each_job_that_it_can(hub: Cluster) -> None:
     hub.until(job, "KILLED")
 
 
-@pytest.mark.usefixtures("jobs")
-@pytest.mark.parametrize(
-    ("arguments", "key"),
-    [
-        (("job", "list", "-A"), "jobs"),
-        (("job", "describe", "done"), "request"),
-        (("job", "events", "done"), "events"),
-        (("job", "logs", "wild"), "lines"),
-        (("job", "wait", "done"), "jobs"),
-        (("peer", "list"), "peers"),
-        (("peer", "check", "lab"), "steps"),
-        (("backend", "list"), "backends"),
-        (("cluster", "info"), "cluster"),
-        (("context", "list"), "contexts"),
-    ],
+DOCUMENTS = (
+    (("job", "list", "-A"), "jobs"),
+    (("job", "describe", "done"), "request"),
+    (("job", "events", "done"), "events"),
+    (("job", "logs", "wild"), "lines"),
+    (("job", "wait", "done"), "jobs"),
+    (("peer", "list"), "peers"),
+    (("peer", "check", "lab"), "steps"),
+    (("backend", "list"), "backends"),
+    (("cluster", "info"), "cluster"),
+    (("context", "list"), "contexts"),
 )
-def test_json_is_exactly_one_document(hub: Cluster, arguments: tuple[str, ...], key: str) -> None:
-    document = hub.json(*arguments)
-    assert key in document
+"""Each reading command, and a key of its document."""
+
+
+@pytest.mark.usefixtures("jobs")
+def test_json_is_exactly_one_document(hub: Cluster) -> None:
+    documents = all_at_once([partial(hub.json, *arguments) for arguments, _ in DOCUMENTS])
+    for (arguments, key), document in zip(DOCUMENTS, documents, strict=True):
+        assert key in document, arguments
 
 
 def test_places_are_listed_with_what_they_offer(federation: Federation) -> None:

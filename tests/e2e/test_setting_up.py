@@ -3,18 +3,15 @@
 import json
 import re
 import stat
+from functools import partial
 from pathlib import Path
 
-import pytest
 import yaml
 
-from tests.e2e.clusters import Cluster, clean_environment, iris_fed
+from tests.e2e.clusters import Cluster, Ended, all_at_once, clean_environment, iris_fed
 
 
-def _yaml(tmp_path: Path, text: str) -> str:
-    file = tmp_path / "c.yaml"
-    file.write_text(text)
-    return str(file)
+SHELLS = ("bash", "zsh", "fish")
 
 
 def test_what_init_writes_serves_as_it_is_and_a_context_finds_it(root: Path) -> None:
@@ -47,9 +44,10 @@ def test_what_init_writes_serves_as_it_is_and_a_context_finds_it(root: Path) -> 
 
 def test_config_check_prints_what_is_in_effect_without_the_secrets(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text("PRIVATE")
-    file = _yaml(tmp_path, "cluster: {name: lab}\nauth: {signing_key: 'file:key.pem', nonce_key: 'env:NONCE'}\n")
+    file = tmp_path / "c.yaml"
+    file.write_text("cluster: {name: lab}\nauth: {signing_key: 'file:key.pem', nonce_key: 'env:NONCE'}\n")
     env = clean_environment(NONCE="hunter2", IRIS_FED_LISTEN__PORT="8500")
-    ended = iris_fed("config", "check", file, env=env)
+    ended = iris_fed("config", "check", str(file), env=env)
     assert (ended.code, ended.err) == (0, "")
     shown = yaml.safe_load(ended.out)
     assert (shown["cluster"]["name"], shown["listen"]["port"]) == ("lab", 8500)
@@ -57,30 +55,34 @@ def test_config_check_prints_what_is_in_effect_without_the_secrets(tmp_path: Pat
     assert "hunter2" not in ended.out
 
 
-@pytest.mark.parametrize(
-    ("text", "variables", "says"),
-    [
-        ("cluster: {name: lab}\nlisten: {prot: 1}\n", {}, ":2: listen.prot: unknown key, did you mean 'port'?"),
-        ("cluster:\n  name: [unclosed\n", {}, ":3:"),
-        ("cluster: {name: lab}\n", {"IRIS_FED_LISTEN__PROT": "1"}, "IRIS_FED_LISTEN__PROT"),
-        ("cluster: {name: lab}\n", {"IRIS_FED_LISTEN__PORT": "many"}, "IRIS_FED_LISTEN__PORT: listen.port"),
-        ("listen: {port: 0}\n", {}, "cluster: this setting is required"),
-    ],
-)
-def test_a_mistake_in_the_configuration_is_named_with_its_place(
-    tmp_path: Path, text: str, variables: dict[str, str], says: str
-) -> None:
-    ended = iris_fed("config", "check", _yaml(tmp_path, text), env=clean_environment(**variables))
-    assert (ended.code, ended.out) == (125, "")
-    (line,) = ended.err.splitlines()
-    assert says in line
+MISTAKES: list[tuple[str, dict[str, str], str]] = [
+    ("cluster: {name: lab}\nlisten: {prot: 1}\n", {}, ":2: listen.prot: unknown key, did you mean 'port'?"),
+    ("cluster:\n  name: [unclosed\n", {}, ":3:"),
+    ("cluster: {name: lab}\n", {"IRIS_FED_LISTEN__PROT": "1"}, "IRIS_FED_LISTEN__PROT"),
+    ("cluster: {name: lab}\n", {"IRIS_FED_LISTEN__PORT": "many"}, "IRIS_FED_LISTEN__PORT: listen.port"),
+    ("listen: {port: 0}\n", {}, "cluster: this setting is required"),
+]
+"""A configuration, variables, and what is said of them."""
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_completion_script_can_be_had_for_each_shell(shell: str) -> None:
-    ended = iris_fed("--show-completion", shell)
-    assert ended.code == 0
-    assert "iris-fed" in ended.out
+def test_a_mistake_in_the_configuration_is_named_with_its_place(tmp_path: Path) -> None:
+    def check(number: int, text: str, variables: dict[str, str]) -> Ended:
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(text)
+        return iris_fed("config", "check", str(file), env=clean_environment(**variables))
+
+    calls = [partial(check, number, text, variables) for number, (text, variables, _) in enumerate(MISTAKES)]
+    for (_, _, says), ended in zip(MISTAKES, all_at_once(calls), strict=True):
+        assert (ended.code, ended.out) == (125, "")
+        (line,) = ended.err.splitlines()
+        assert says in line
+
+
+def test_help_and_completion_are_there_before_anything_is_configured() -> None:
+    found = all_at_once([partial(iris_fed, "--help"), *(partial(iris_fed, "--show-completion", s) for s in SHELLS)])
+    for ended in found:
+        assert ended.code == 0
+        assert "iris-fed" in ended.out
 
 
 def test_db_check_tells_a_broken_database_from_none(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 import contextlib
 import socket
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.clusters import Cluster, iris_fed
+from tests.e2e.clusters import Cluster, all_at_once, iris_fed
 
 
 def _refusal(cluster: Cluster) -> str:
@@ -24,22 +25,28 @@ def lab(root: Path) -> Cluster:
     return Cluster.make(root, "lab")
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"listen": {"host": "0.0.0.0"}}, "listen.host: '0.0.0.0' is not a loopback address"),
-        ({"peers": [{"name": "far", "address": "http://far.example.org"}]}, "use https://far.example.org"),
-        ({"auth": {"signing_key": "file:absent.pem", "nonce_key": "file:nonce.key"}}, "absent.pem"),
-        ({"auth": {"signing_key": "file:nonce.key", "nonce_key": "file:signing-key.pem"}}, "auth.signing_key"),
-        ({"cluster": {"name": "local"}}, "cluster.name"),
-        ({"state_dir": "iris-fed.yaml"}, "state directory"),
-        ({"state_dir": "/proc/nothing/here"}, "/proc/nothing/here"),
-    ],
-)
-def test_a_configuration_that_cannot_work_is_refused(lab: Cluster, settings: dict[str, object], says: str) -> None:
-    peers = {"peers": [{"name": "hub", "address": "http://127.0.0.1:9"}]} if "auth" in settings else {}
-    lab.settings |= peers | settings
-    assert says in _refusal(lab)
+MISTAKES: list[tuple[dict[str, object], str]] = [
+    ({"listen": {"host": "0.0.0.0"}}, "listen.host: '0.0.0.0' is not a loopback address"),
+    ({"peers": [{"name": "far", "address": "http://far.example.org"}]}, "use https://far.example.org"),
+    ({"auth": {"signing_key": "file:absent.pem", "nonce_key": "file:nonce.key"}}, "absent.pem"),
+    ({"auth": {"signing_key": "file:nonce.key", "nonce_key": "file:signing-key.pem"}}, "auth.signing_key"),
+    ({"cluster": {"name": "local"}}, "cluster.name"),
+    ({"state_dir": "iris-fed.yaml"}, "state directory"),
+    ({"state_dir": "/proc/nothing/here"}, "/proc/nothing/here"),
+]
+"""What is configured otherwise, and what is said of it."""
+
+
+def test_a_configuration_that_cannot_work_is_refused(root: Path) -> None:
+    def refusal(number: int, settings: dict[str, object]) -> str:
+        lab = Cluster.make(root, "lab", directory=f"lab-{number}")
+        peers = {"peers": [{"name": "hub", "address": "http://127.0.0.1:9"}]} if "auth" in settings else {}
+        lab.settings |= peers | settings
+        return _refusal(lab)
+
+    calls = [partial(refusal, number, settings) for number, (settings, _) in enumerate(MISTAKES)]
+    for (_, says), line in zip(MISTAKES, all_at_once(calls), strict=True):
+        assert says in line
 
 
 def test_a_port_that_is_taken_is_named(lab: Cluster) -> None:
