@@ -29,22 +29,23 @@ class Canceller:
         Raises InvalidArgument, NotFound or PermissionDenied.
         """
         parse_job_id(job_id)
+        if not caller.may_reach(job_id):
+            raise PermissionDenied(f"a task may cancel only its own job and what is below it, not {job_id}")
         job = await self._runtime.db.read(lambda tx: job_by_id(tx, job_id))
         if job is None:
             raise NotFound(f"there is no job {job_id}")
-        if not caller.may_reach(job_id):
-            raise PermissionDenied(f"a task may cancel only its own job and what is below it, not {job_id}")
-        if caller.role is not Role.ADMIN and (job.requester or job.user != caller.user):
+        if caller.role not in (Role.ADMIN, Role.JOB) and (job.requester or job.user != caller.user):
             raise PermissionDenied(f"{caller.principal} may not cancel {job_id}: it is not theirs")
         await self.cancel_job(job_id, caller.principal)
 
     async def cancel_job(self, job_id: str, who: str) -> None:
         """The same without asking who may; `who` is told to the job's user."""
         now_ms = self._runtime.clock.now_ms()
-        job = await self._runtime.db.write(lambda tx: _cancel(tx, job_id, who, now_ms))
-        if job is None:
+        found = await self._runtime.db.write(lambda tx: _cancel(tx, job_id, who, now_ms))
+        if found is None:
             return
-        self._runtime.signals.publish([job.uid])
+        job, changed = found
+        self._runtime.signals.publish(changed)
         if job.cluster:
             self._handoffs.wake(job.cluster)
             if job.parent_uid is not None:
@@ -53,14 +54,16 @@ class Canceller:
             self._loop.wake()
 
 
-def _cancel(tx: Tx, job_id: str, who: str, now_ms: int) -> Job | None:
+def _cancel(tx: Tx, job_id: str, who: str, now_ms: int) -> tuple[Job, set[int]] | None:
+    """The job, and the uids of all that changed."""
     job = job_by_id(tx, job_id)
     if job is None:
         return None
     draft = load_draft(tx, job)
+    below: set[int] = set()
     if not job.cluster:
         lifecycle.request_cancel(draft, who, now_ms)
-        change_unfinished_below(tx, job.uid, lambda child: lifecycle.request_cancel(child, who, now_ms))
+        below = change_unfinished_below(tx, job.uid, lambda child: lifecycle.request_cancel(child, who, now_ms))
     elif job.parent_uid is not None:
         handoff.on_child_cancel(draft, who, now_ms)
     else:
@@ -68,4 +71,4 @@ def _cancel(tx: Tx, job_id: str, who: str, now_ms: int) -> Job | None:
         if handle is not None:
             update_sent(tx, handle, handoff.on_cancel(handle, draft, who, now_ms))
     commit(tx, draft)
-    return job
+    return job, below | {job.uid}

@@ -11,6 +11,7 @@ import anyio
 
 from iris_fed.backends.base import Backend, LogPage
 from iris_fed.decide.backoff import backoff_ms
+from iris_fed.decide.mirror import remote_id_of
 from iris_fed.errors import InvalidArgument, NotFound
 from iris_fed.model.jobs import Attempt, Job, Task
 from iris_fed.model.logs import LogBatch, LogPosition, LogRequest, TaskLogLine
@@ -167,7 +168,7 @@ class _Relay:
                     lambda tx: (job_by_uid(tx, self._job.uid), sent_by_nonce(tx, self._job.cluster, self._job.nonce))
                 )
                 if handle is not None and handle.acked_ms is not None:
-                    return handle.remote_job_id
+                    return remote_id_of(handle, self._job.job_id)
                 if not wait or job is None or job_ended(job.state):
                     return None
                 with anyio.move_on_after(WAIT_S):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from iris_fed.auth.identity import Identity, Role
 from iris_fed.backends.base import Backend, BackendUnavailable, NotRunning
+from iris_fed.decide.mirror import remote_id_of
 from iris_fed.errors import FailedPrecondition, InvalidArgument, IrisFedError, NotFound, PermissionDenied, Unavailable
 from iris_fed.model.files import ExecResult, FileChunk, FileListing, NoSuchFile
 from iris_fed.model.ids import parse_task_id, task_id
@@ -75,21 +76,21 @@ class Reach:
     async def read_file(
         self, caller: Identity, task: str, attempt: int | None, path: str, offset: int
     ) -> AsyncIterator[FileChunk]:
-        """From `offset` to the end; at least one chunk, which tells the size."""
+        """From `offset` to what is the end now, should it still grow; at least one chunk, which tells the size."""
         where = await self._locate(caller, task, attempt)
         try:
             if isinstance(where, _There):
                 async for chunk in self._handoffs.client(where.peer).read_file(where.task_id, attempt, path, offset):
                     yield chunk
                 return
-            first = True
-            while True:
-                chunk = await where.backend.read_file(where.attempt.attempt_uid, path, offset, CHUNK_BYTES)
-                if chunk.data or first:
+            chunk = await where.backend.read_file(where.attempt.attempt_uid, path, offset, CHUNK_BYTES)
+            end = chunk.size
+            yield chunk
+            while chunk.data and (offset := offset + len(chunk.data)) < end:
+                most = min(CHUNK_BYTES, end - offset)
+                chunk = await where.backend.read_file(where.attempt.attempt_uid, path, offset, most)
+                if chunk.data:
                     yield chunk
-                if not chunk.data:
-                    return
-                offset, first = offset + len(chunk.data), False
         except NoSuchFile as error:
             raise NotFound(f"{task}: {error}") from None
         except (BackendUnavailable, PeerUnreachable, PeerRefused) as error:
@@ -98,12 +99,15 @@ class Reach:
     async def _locate(self, caller: Identity, task: str, number: int | None) -> _Here | _There:
         job_id, index = parse_task_id(task)
 
+        if not caller.may_reach(str(job_id)):
+            raise PermissionDenied(f"a task reaches only into its own job {caller.subtree} and what is below it")
+
         def find(tx: Tx) -> tuple[Job, str, list[Attempt]]:
             job = job_by_id(tx, str(job_id))
             if job is None or not _may_see(caller, job):
                 raise NotFound(f"there is no task {task}")
             handle = sent_by_nonce(tx, job.cluster, job.nonce) if job.cluster else None
-            return job, handle.remote_job_id if handle else "", attempts_of(tx, job.uid, [index])
+            return job, remote_id_of(handle, job.job_id) if handle else "", attempts_of(tx, job.uid, [index])
 
         job, remote_id, attempts = await self._runtime.db.read(find)
         if not _may_change(caller, job):
@@ -124,10 +128,9 @@ def _may_see(caller: Identity, job: Job) -> bool:
 
 
 def _may_change(caller: Identity, job: Job) -> bool:
-    if caller.role in (Role.ADMIN, Role.FEDERATION_PEER):
+    """A task was asked before what it may reach, a peer what it may see."""
+    if caller.role in (Role.ADMIN, Role.FEDERATION_PEER, Role.JOB):
         return True
-    if caller.role is Role.JOB:
-        return caller.may_reach(job.job_id)
     return not job.requester and job.user == caller.user
 
 
@@ -143,5 +146,7 @@ def _translated(error: Exception, where: _Here | _There) -> IrisFedError:
             return NotFound(words)
         case "invalid_argument":
             return InvalidArgument(words)
+        case "unavailable":
+            return Unavailable(words)
         case _:
             return FailedPrecondition(words)

@@ -113,7 +113,7 @@ class Submitter:
         job_id = parse_job_id(name if name.startswith("/") else f"{home}/{name}", "name")
         if caller.role is Role.JOB and not str(job_id).startswith(caller.subtree + "/"):
             raise PermissionDenied(f"name: a task may only submit below its own job {caller.subtree}")
-        if caller.role is not Role.ADMIN and job_id.user != caller.user:
+        if caller.role not in (Role.ADMIN, Role.JOB) and job_id.user != caller.user:
             raise PermissionDenied(f"name: {caller.principal} may only submit under /{caller.user}/")
         first, dot, _ = job_id.parts[1].partition(".")
         if dot and first in self._reserved and job_id.is_root:

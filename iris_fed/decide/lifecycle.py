@@ -61,6 +61,7 @@ def on_building(draft: Draft, key: AttemptKey, seen: Building, now_ms: int) -> N
         return
     _set_started(draft, key, seen, TaskState.BUILDING)
     draft.note(now_ms, "task.building", f"attempt {key[1]} is set up on {seen.node}", key[0])
+    _note_start(draft, key[0], seen.started_ms, now_ms)
     roll_up(draft, now_ms)
 
 
@@ -167,6 +168,9 @@ def end_with_parent(draft: Draft, parent: Job, now_ms: int) -> None:
         return
     words = f"its parent {parent.job_id} ended {parent.state.value}"
     if draft.mirrored:
+        for index, task in draft.tasks.items():
+            if task.state not in TERMINAL_TASK_STATES:
+                draft.set_task(index, state=TaskState.KILLED, error=words, finished_ms=now_ms, pending_reason="")
         draft.set_job(state=JobState.KILLED, error=words, finished_ms=now_ms, pending_reason="")
         draft.note(now_ms, "job.ended", f"ended KILLED: {words}")
         return

@@ -41,6 +41,23 @@ def match_delta(delta: Delta, handle: SentHandle | None) -> Match:
     return Match.STRAY if alive else Match.DONE
 
 
+def remote_id_of(handle: SentHandle, job_id: str) -> str:
+    """The id on the peer of the handle's root, or of a job below it."""
+    return handle.remote_job_id + job_id.removeprefix(handle.job_id)
+
+
+def local_id_of(handle: SentHandle, remote_id: str) -> str:
+    """The opposite."""
+    return handle.job_id + remote_id.removeprefix(handle.remote_job_id)
+
+
+def is_another(child: Job, report: JobReport) -> bool:
+    """Children may end and begin again under one id: whether the report is of a later one than `child`."""
+    if report.submitted_ms is not None and report.submitted_ms != child.submitted_ms:
+        return True
+    return child.finished_ms is not None and report.state not in TERMINAL_JOB_STATES
+
+
 def follow(handle: SentHandle, draft: Draft, delta: Delta, now_ms: int) -> SentHandle:
     """Bring the mirror of an open handle to what the peer says; an end closes the handle.
 

@@ -24,7 +24,7 @@ from iris_fed.store.db import Tx
 from iris_fed.store.handles import insert_received, received_by_nonce, supersede_received
 from iris_fed.store.jobs import delete_job, insert_job, job_by_id, load_draft
 from iris_fed.store.runtime import Runtime
-from iris_fed.store.tree import change_unfinished_below
+from iris_fed.store.tree import change_unfinished_below, unfinished_below
 from iris_fed.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -77,7 +77,9 @@ class Inbound:
     async def _keep_bundle(self, submission: Submission, handoff: Handoff, trust: Trust) -> Submission:
         """The bundle's bytes are on disk before a job names them; nobody else's are kept."""
         bundle_id = submission.spec.bundle_id
-        if submission.bundle and admission.submitter_allowed(handoff.submitting_user, trust.allowed_submitters):
+        if not admission.submitter_allowed(handoff.submitting_user, trust.allowed_submitters):
+            return submission
+        if submission.bundle:
             bundle_id = await self._bundles.put(submission.bundle)
         elif bundle_id and not self._bundles.path(bundle_id).exists():
             raise InvalidArgument("this cluster does not have that bundle; send its bytes", "bundle_id")
@@ -159,10 +161,11 @@ def _admit(
                 touch(tx, old.requester, old.nonce, old.job_id)
                 return old.job_id
             case Existing.STOP:
-                draft = load_draft(tx, old)
-                lifecycle.request_cancel(draft, f"{handoff.requester}, which submits it again", now_ms)
-                commit(tx, draft)
+                who = f"{handoff.requester}, which submits it again"
+                _cancel_tree(tx, old, who, now_ms)
                 return _MustStop(old)
+            case _ if unfinished_below(tx, old.uid):
+                raise Aborted(f"{old.job_id} has ended, but its children are still stopping; try again in a moment")
             case _:
                 supersede_received(tx, old, now_ms)
                 delete_job(tx, old.uid)
@@ -197,10 +200,7 @@ def _cancel(tx: Tx, requester: str, job_id: str, nonce: str, now_ms: int) -> Job
     job = job_by_id(tx, job_id)
     mine = job is not None and job.requester == requester
     if mine and job is not None and nonce in ("", job.nonce):
-        draft = load_draft(tx, job)
-        lifecycle.request_cancel(draft, requester, now_ms)
-        commit(tx, draft)
-        change_unfinished_below(tx, job.uid, lambda child: lifecycle.request_cancel(child, requester, now_ms))
+        _cancel_tree(tx, job, requester, now_ms)
         touch(tx, requester, job.nonce, job_id)
         return job
     if not nonce or is_task_id(job_id):
@@ -223,3 +223,10 @@ def _cancel(tx: Tx, requester: str, job_id: str, nonce: str, now_ms: int) -> Job
     else:
         touch(tx, requester, nonce, known.job_id)
     return None
+
+
+def _cancel_tree(tx: Tx, job: Job, who: str, now_ms: int) -> None:
+    draft = load_draft(tx, job)
+    lifecycle.request_cancel(draft, who, now_ms)
+    commit(tx, draft)
+    change_unfinished_below(tx, job.uid, lambda child: lifecycle.request_cancel(child, who, now_ms))

@@ -1,7 +1,7 @@
 """Applies a peer's answer to the mirror: one transaction, with its cursor."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -9,14 +9,17 @@ from iris_fed.decide import handoff, mirror
 from iris_fed.decide.draft import Draft
 from iris_fed.decide.mirror import Match
 from iris_fed.errors import IllegalTransition
-from iris_fed.federation.mirror_children import end_children, follow_child
+from iris_fed.federation.mirror_children import OrphanChild, end_children, follow_child
 from iris_fed.model.federation import Delta, PeerState, SentHandle, SyncAnswer
-from iris_fed.model.states import SentState
+from iris_fed.model.states import TERMINAL_JOB_STATES, SentState
 from iris_fed.store.commit import StaleDraft, commit
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import load_peer, open_sent, save_peer, sent_by_nonce, update_sent
 from iris_fed.store.jobs import attempts_of, job_by_id, load_draft
 from iris_fed.telemetry import get_logger
+
+ROOT_DEPTH = 2
+"""Slashes in the id of a root job: `/<user>/<job>`."""
 
 log = get_logger(__name__)
 
@@ -71,7 +74,7 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
     changed: set[int] = set()
     strays: list[tuple[str, str]] = []
     skipped = answer.unreadable
-    for delta in answer.deltas:
+    for delta in _children_first(answer.deltas):
         handle = _handle_of(tx, terms.peer, delta, answer)
         match mirror.match_delta(delta, handle):
             case Match.FOLLOW:
@@ -90,6 +93,7 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
                 skipped += 1
             case Match.DONE:
                 pass
+    changed |= _end_below_ended(tx, terms, answer)
     finished = full is not None and not answer.more
     missing: set[int] = set()
     if full is not None and finished and not full.unreadable:
@@ -97,6 +101,27 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
     state = _next_state(state, answer, terms, finished=finished, in_full_set=full is not None)
     save_peer(tx, state)
     return Applied(state, frozenset(changed | missing), tuple(strays), skipped, bool(missing))
+
+
+def _children_first(deltas: Sequence[Delta]) -> list[Delta]:
+    """Roots last, since the end of a root closes its handle; a child before what is below it."""
+
+    def order(delta: Delta) -> tuple[bool, int]:
+        depth = delta.job_id.count("/")
+        return depth == ROOT_DEPTH, depth
+
+    return sorted(deltas, key=order)
+
+
+def _end_below_ended(tx: Tx, terms: Terms, answer: SyncAnswer) -> set[int]:
+    """Only now: the ends of children that came in the same answer count first."""
+    changed: set[int] = set()
+    for delta in answer.deltas:
+        over = delta.report is None or delta.report.state in TERMINAL_JOB_STATES
+        handle = _handle_of(tx, terms.peer, delta, answer) if over or delta.tombstone else None
+        if handle is not None and mirror.match_delta(delta, handle) is not Match.UNKNOWN:
+            changed |= end_children(tx, mirror.local_id_of(handle, delta.job_id), terms.now_ms)
+    return changed
 
 
 def _next_state(state: PeerState, answer: SyncAnswer, terms: Terms, *, finished: bool, in_full_set: bool) -> PeerState:
@@ -136,8 +161,7 @@ def _follow(tx: Tx, handle: SentHandle, delta: Delta, now_ms: int) -> set[int]:
     after = mirror.follow(handle, draft, delta, now_ms)
     changed = commit(tx, draft)
     update_sent(tx, handle, after)
-    below = end_children(tx, draft.job, now_ms) if draft.ended else set()
-    return below | ({job.uid} if changed or after != handle else set())
+    return {job.uid} if changed or after != handle else set()
 
 
 def _note_missing(tx: Tx, full: FullSet, terms: Terms) -> set[int]:
@@ -158,7 +182,7 @@ def _note_one_missing(tx: Tx, handle: SentHandle, full: FullSet, terms: Terms) -
     after = mirror.note_missing(handle, draft, full.asked_ms, terms.lost_after_ms, terms.now_ms)
     commit(tx, draft)
     update_sent(tx, handle, after)
-    return {job.uid}
+    return {job.uid} | end_children(tx, job.job_id, terms.now_ms)
 
 
 def _apart(tx: Tx, handle: SentHandle, apply: Callable[[], set[int]]) -> set[int] | None:
@@ -166,7 +190,7 @@ def _apart(tx: Tx, handle: SentHandle, apply: Callable[[], set[int]]) -> set[int
     tx.execute("SAVEPOINT row")
     try:
         changed = apply()
-    except (IllegalTransition, StaleDraft, sqlite3.IntegrityError) as error:
+    except (IllegalTransition, StaleDraft, OrphanChild, sqlite3.IntegrityError) as error:
         log.error("sync.row_refused", peer=handle.peer, job=handle.job_id, nonce=handle.nonce, exc_info=error)
         tx.execute("ROLLBACK TO row")
         changed = None

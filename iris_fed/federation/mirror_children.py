@@ -4,7 +4,6 @@ from iris_fed.decide import lifecycle, mirror
 from iris_fed.decide.draft import Draft
 from iris_fed.model.federation import Delta, SentHandle
 from iris_fed.model.jobs import Job
-from iris_fed.model.states import TERMINAL_JOB_STATES
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
 from iris_fed.store.jobs import attempts_of, delete_job, insert_job, job_by_id, load_draft
@@ -16,7 +15,8 @@ class OrphanChild(ValueError):
 
 
 def follow_child(tx: Tx, handle: SentHandle, delta: Delta, now_ms: int) -> set[int]:
-    """Returns the uids of what changed. Raises OrphanChild."""
+    """Returns the uids of what changed. Raises OrphanChild. What is below a child that ended is left to
+    `end_children`, once all that came with it was heard."""
     child = _find_or_make(tx, handle, delta, now_ms)
     if child is None:
         return set()
@@ -24,25 +24,26 @@ def follow_child(tx: Tx, handle: SentHandle, delta: Delta, now_ms: int) -> set[i
     draft = load_draft(tx, child, indexes)
     draft = Draft(child, draft.tasks.values(), attempts_of(tx, child.uid, indexes), draft.counts, draft.first_failed)
     mirror.follow_child(handle.peer, draft, delta, now_ms)
-    changed = {child.uid} if commit(tx, draft) else set()
-    return changed | (end_children(tx, draft.job, now_ms) if draft.ended else set())
+    return {child.uid} if commit(tx, draft) else set()
 
 
-def end_children(tx: Tx, job: Job, now_ms: int) -> set[int]:
-    """The peer ends children with their parent; once the parent is over here nothing more is heard of them."""
+def end_children(tx: Tx, job_id: str, now_ms: int) -> set[int]:
+    """The peer ends children with their parent; once the root is over here nothing more is heard of them."""
+    job = job_by_id(tx, job_id)
+    if job is None or job.finished_ms is None:
+        return set()
     return change_unfinished_below(tx, job.uid, lambda draft: lifecycle.end_with_parent(draft, job, now_ms))
 
 
 def _find_or_make(tx: Tx, handle: SentHandle, delta: Delta, now_ms: int) -> Job | None:
-    job_id = handle.job_id + delta.job_id.removeprefix(handle.remote_job_id)
+    job_id = mirror.local_id_of(handle, delta.job_id)
     child = job_by_id(tx, job_id)
     if child is not None and child.nonce != handle.nonce:
         raise OrphanChild(f"{job_id} belongs to another incarnation of its root")
     report = delta.report
     if report is None or delta.tombstone:
         return child
-    if child is not None and child.finished_ms is not None and report.state not in TERMINAL_JOB_STATES:
-        # Children may end and begin again under one id.
+    if child is not None and mirror.is_another(child, report):
         delete_job(tx, child.uid)
         child = None
     if child is not None:

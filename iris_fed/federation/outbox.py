@@ -13,6 +13,7 @@ import anyio
 from iris_fed.config.sections import FederationSettings
 from iris_fed.decide import handoff
 from iris_fed.decide.draft import Draft
+from iris_fed.federation.mirror_children import end_children
 from iris_fed.federation.request import delivery_of
 from iris_fed.model.federation import PeerState, SentHandle
 from iris_fed.model.ids import fold_remote_id, parse_job_id
@@ -38,6 +39,8 @@ from iris_fed.telemetry import get_logger
 
 SAFETY_INTERVAL_S = 30.0
 MAX_STRAYS = 1_000
+SLOWEST_BYTES_PER_S = 256 * 1024
+"""A link that carries a bundle more slowly than this does not carry it."""
 
 log = get_logger(__name__)
 Step = Callable[[SentHandle, Draft, int], SentHandle]
@@ -175,7 +178,7 @@ class Outbox:
     async def _deliver(self, handle: SentHandle, job: Job) -> None:
         try:
             submission = await self._submission(handle, job)
-            with anyio.fail_after(self._settings.call_timeout_s):
+            with anyio.fail_after(self._settings.call_timeout_s + len(submission.bundle) / SLOWEST_BYTES_PER_S):
                 await self._client.deliver(submission)
         except PeerRefused as refusal:
             words = refusal.message
@@ -252,9 +255,8 @@ class Outbox:
     async def _settle(self, nonce: str, step: Step) -> None:
         """Change the handle and its job by `step`, in one transaction."""
         now_ms = self._runtime.clock.now_ms()
-        uid = await self._runtime.db.write(lambda tx: _settle(tx, self._peer, nonce, step, now_ms))
-        if uid is not None:
-            self._runtime.signals.publish([uid])
+        changed = await self._runtime.db.write(lambda tx: _settle(tx, self._peer, nonce, step, now_ms))
+        self._runtime.signals.publish(changed)
 
 
 def _next_step(
@@ -285,18 +287,19 @@ def _next_step(
     return handle, with_secrets(tx, job)
 
 
-def _settle(tx: Tx, peer: str, nonce: str, step: Step, now_ms: int) -> int | None:
+def _settle(tx: Tx, peer: str, nonce: str, step: Step, now_ms: int) -> set[int]:
+    """The uids of the jobs that changed."""
     handle = sent_by_nonce(tx, peer, nonce)
     if handle is None:
-        return None
+        return set()
     job = job_by_id(tx, handle.job_id)
     if job is None or job.nonce != nonce:
-        return None
+        return set()
     draft = load_draft(tx, job, [])
     after = step(handle, draft, now_ms)
     commit(tx, draft)
     update_sent(tx, handle, after)
-    return job.uid
+    return {job.uid} | end_children(tx, job.job_id, now_ms)
 
 
 def _doubt_sent(tx: Tx, peer: str) -> None:

@@ -14,6 +14,7 @@ from iris_fed.auth.authenticator import Authenticator
 from iris_fed.auth.identity import Identity, Role
 from iris_fed.auth.policy import check_allowed
 from iris_fed.clock import Entropy
+from iris_fed.controller.reach import MAX_EXEC_S
 from iris_fed.errors import DeadlineExceeded, IrisFedError, PermissionDenied
 from iris_fed.model.jobs import JobQuery
 from iris_fed.model.limits import MAX_LONG_POLL_MS
@@ -21,7 +22,10 @@ from iris_fed.rpc.errors import to_connect, to_internal
 from iris_fed.telemetry import get_logger
 
 UNARY_DEADLINE_S = MAX_LONG_POLL_MS / 1000 + 30
-"""No unary call is served for longer, whatever its caller thinks."""
+"""No unary call is served for longer, whatever its caller thinks; but for commands in a task's place."""
+EXEC_DEADLINE_S = MAX_EXEC_S + 30.0
+
+EXEC = "ExecInContainer"
 
 REQ = TypeVar("REQ")
 RES = TypeVar("RES")
@@ -82,7 +86,7 @@ class Errors:
         self, call_next: Callable[[REQ, RequestContext[Any, Any]], Awaitable[RES]], request: REQ, ctx: Any, /
     ) -> RES:
         try:
-            async with asyncio.timeout(UNARY_DEADLINE_S):
+            async with asyncio.timeout(EXEC_DEADLINE_S if ctx.method.name == EXEC else UNARY_DEADLINE_S):
                 return await call_next(request, ctx)
         except IrisFedError as error:
             raise to_connect(error) from None

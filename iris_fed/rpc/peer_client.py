@@ -27,6 +27,7 @@ from iris_fed.rpc.wire.sync import sync_answer_from_wire, sync_request_to_wire
 
 MAX_ANSWER_WAIT_S = 5.0
 """Beyond what a long poll asks the peer to wait."""
+MAX_DELIVERY_MS = 600_000
 _UNSURE = frozenset({Code.UNKNOWN, Code.INTERNAL, Code.DEADLINE_EXCEEDED, Code.CANCELED, Code.DATA_LOSS})
 """The peer answered, but not that it did nothing."""
 
@@ -49,7 +50,9 @@ class ConnectPeer:
         return _read(lambda: backends_from_wire(answer.backends))
 
     async def deliver(self, submission: Submission) -> str:
-        answer = await _call(self._channel.controller.launch_job(submission_to_wire(submission)))
+        """As long as its caller allows: a bundle takes its time."""
+        message = submission_to_wire(submission)
+        answer = await _call(self._channel.controller.launch_job(message, timeout_ms=MAX_DELIVERY_MS))
         return answer.job_id
 
     async def terminate(self, job_id: str, nonce: str) -> None:

@@ -58,6 +58,11 @@ class Cluster:
     def client(self) -> Client:
         return Client(self.url(), token=(self.state / "admin.token").read_text().strip())
 
+    def cpu_s(self) -> float:
+        """Processor time used so far, all threads."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def rss_mb(self) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
@@ -152,6 +157,7 @@ async def measure(hub: Cluster, lab: Cluster, scale: int) -> None:
         await latency(client, "local", 50, None)
         await latency(client, "federated", 50, ("h100", 1))
         count = 300 * scale
+        before = hub.cpu_s(), lab.cpu_s()
         started = time.perf_counter()
         names: list[str] = []
 
@@ -163,6 +169,10 @@ async def measure(hub: Cluster, lab: Cluster, scale: int) -> None:
         await until_ended(client, names)
         took = time.perf_counter() - started
         show(f"federated jobs, 16 submitters: {count / handed:.0f} handed off/s, {count / took:.0f} ended/s")
+        hub_ms, lab_ms = (
+            (now - then) * 1000 / count for now, then in zip((hub.cpu_s(), lab.cpu_s()), before, strict=True)
+        )
+        show(f"processor time for each of them: hub {hub_ms:.1f} ms, lab {lab_ms:.1f} ms")
         show(f"memory: hub {hub.rss_mb():.0f} MiB, lab {lab.rss_mb():.0f} MiB")
 
 
