@@ -196,7 +196,15 @@ class ScriptedBackend:
 
     def nodes(self) -> Sequence[NodeFree]:
         free = self.engine.ledger.free()
-        return (NodeFree(self.engine.settings.name, free.cpu_millicores, free.memory_bytes, free.devices),)
+        return (
+            NodeFree(
+                self.engine.settings.name,
+                free.cpu_millicores,
+                free.memory_bytes,
+                free.devices,
+                self.engine.ledger.shape,
+            ),
+        )
 
     def refusals(self, request: Honours) -> tuple[str, ...]:
         """Everything that was asked for but gangs: there is nothing that could honour it."""

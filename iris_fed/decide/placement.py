@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from iris_fed.decide.routing import nearest_miss
+from iris_fed.decide.routing import nearest_miss, too_small
 from iris_fed.model.constraints import satisfies
 from iris_fed.model.jobs import DemandQueue, QueuedJob
 from iris_fed.model.resources import BackendSummary, NodeFree, Resources
@@ -150,7 +150,7 @@ class _Ledger:
 
     def usable_by(self, spec: JobSpec) -> "list[_Free]":
         """Nodes that may host the job, those held for a stronger one left out."""
-        return [node for node in self._nodes if not node.held and _may_use(spec, node.summary)]
+        return [node for node in self._nodes if not node.held and node.could_host(spec)]
 
     def hold(self, fitting: "Sequence[_Free]", spec: JobSpec) -> None:
         """Keep weaker jobs off the node that is nearest to having room; for a gang, off all of them."""
@@ -170,11 +170,16 @@ class _Free:
         self.cpu_millicores = node.cpu_millicores
         self.memory_bytes = node.memory_bytes
         self.devices = dict(node.devices)
+        self.total = node.total
         self.held = False
+
+    def could_host(self, spec: JobSpec) -> bool:
+        """Whether one replica would run here if nothing else did."""
+        return _may_use(spec, self.summary) and (self.total is None or too_small(spec, self.total) is None)
 
     def copy(self) -> "_Free":
         """To try something out."""
-        node = NodeFree(self.node, self.cpu_millicores, self.memory_bytes, dict(self.devices))
+        node = NodeFree(self.node, self.cpu_millicores, self.memory_bytes, dict(self.devices), self.total)
         return _Free(self.summary, node)
 
     def take_over(self, tried: "Sequence[_Free]") -> None:

@@ -4,13 +4,13 @@ Order (design, "Submit at the parent"): a pin, else here if feasible, else a pee
 backends satisfies every routing constraint and can hold one replica.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from iris_fed.errors import FailedPrecondition, InvalidArgument, IrisFedError
 from iris_fed.model.constraints import satisfies
 from iris_fed.model.federation import PeerShape
-from iris_fed.model.resources import BackendSummary
+from iris_fed.model.resources import BackendSummary, NodeShape
 from iris_fed.model.spec import JobSpec
 
 
@@ -85,24 +85,31 @@ def nearest_miss(spec: JobSpec, backend: BackendSummary) -> str | None:
 
 
 def _too_small(spec: JobSpec, backend: BackendSummary) -> str | None:
-    resources, node = spec.resources, backend.largest_node
-    device = resources.device
-    if node is not None:
-        if resources.cpu_millicores > node.cpu_millicores:
-            asked, most_cpu = resources.cpu_millicores / 1000, node.cpu_millicores / 1000
-            return f"one replica asks for {asked:g} CPUs, its largest node has {most_cpu:g}"
-        if resources.memory_bytes > node.memory_bytes:
-            asked_gib, most_gib = _gib(resources.memory_bytes), _gib(node.memory_bytes)
-            return f"one replica asks for {asked_gib} of memory, its largest node has {most_gib}"
-    if device is None or not resources.chips:
-        return None
-    held = node.devices if node is not None else backend.availability.total_amounts if backend.availability else None
-    if held is None:
+    if backend.largest_node is not None:
+        return too_small(spec, backend.largest_node)
+    if backend.availability is not None:
+        return _too_few_chips(spec, backend.availability.total_amounts)
+    return None
+
+
+def too_small(spec: JobSpec, node: NodeShape) -> str | None:
+    """What a machine lacks for one replica, even when it is empty; None = nothing."""
+    resources = spec.resources
+    if resources.cpu_millicores > node.cpu_millicores:
+        asked, most_cpu = resources.cpu_millicores / 1000, node.cpu_millicores / 1000
+        return f"one replica asks for {asked:g} CPUs, its largest node has {most_cpu:g}"
+    if resources.memory_bytes > node.memory_bytes:
+        asked_gib, most_gib = _gib(resources.memory_bytes), _gib(node.memory_bytes)
+        return f"one replica asks for {asked_gib} of memory, its largest node has {most_gib}"
+    return _too_few_chips(spec, node.devices)
+
+
+def _too_few_chips(spec: JobSpec, held: Mapping[str, int]) -> str | None:
+    device, chips = spec.resources.device, spec.resources.chips
+    if device is None or not chips:
         return None
     most = held.get(device.variant, 0) if device.variant else max(held.values(), default=0)
-    if resources.chips > most:
-        return f"one replica asks for {resources.chips} x {device.token}, its largest node has {most}"
-    return None
+    return None if chips <= most else f"one replica asks for {chips} x {device.token}, its largest node has {most}"
 
 
 def _pinned(spec: JobSpec, cluster: str, peers: Sequence[PeerShape], *, is_root: bool) -> Route:

@@ -2,12 +2,12 @@
 
 An answer is built from one read snapshot and speaks of the present: the changelog only says of
 what. Cursors are opaque to the parent: `<seq>.<stamp>`, and within a full set
-`<seq>.<stamp>/<row>` where `<row>` is the last handle told.
+`<seq>.<stamp>/<row>` where `<row>` is the last handle told, or `/<row>.<uid>` in the middle of its tree.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -25,22 +25,26 @@ from iris_fed.store.handles import received_by_nonce, received_page
 from iris_fed.store.jobs import job_by_id
 from iris_fed.store.listing import job_view, task_views
 from iris_fed.store.runtime import Runtime
+from iris_fed.store.tree import tree_below
 
 MAX_PAGE = 1_000
 MAX_ROWS_READ = 20_000
 """Changelog rows folded into one answer; what is behind them follows with the next."""
 MAX_PAGE_TASKS = 10_000
 """After so many tasks a page of a full set ends: jobs of many would swell it beyond what a parent reads."""
+MAX_DIGITS = 18
 MAX_ALL_AT_ONCE = 100_000
 """For a parent without our extensions, which cannot read pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A cursor taken apart; `full_set_row` None = not within a full set."""
+    """A cursor taken apart; `full_set_row` None = not within a full set. `full_set_uid` None = the
+    handle of that row was told whole, else what is below it up to this job."""
 
     cursor: Cursor
     full_set_row: int | None
+    full_set_uid: int | None = None
 
 
 class ChangeFeed:
@@ -118,7 +122,9 @@ def _changes(tx: Tx, request: SyncRequest, database_id: str, cursor: Cursor) -> 
         if change.task_index is not None:
             tasks.add(change.task_index)
         last = change.seq
-    deltas = [_present(tx, request, nonce, job_id, tasks) for (nonce, job_id), tasks in folded.items()]
+    # A job before what is below it, whichever changed first.
+    told = sorted(folded.items(), key=lambda item: item[0][1].count("/"))
+    deltas = [_present(tx, request, nonce, job_id, tasks) for (nonce, job_id), tasks in told]
     return ServedChanges(
         deltas=tuple(delta for delta in deltas if delta is not None),
         next_cursor=str(cursor if last == cursor.seq else cursor_at(tx, last)),
@@ -130,25 +136,44 @@ def _changes(tx: Tx, request: SyncRequest, database_id: str, cursor: Cursor) -> 
 
 def _full_set_page(tx: Tx, request: SyncRequest, database_id: str, place: _Place, *, stale: bool) -> ServedChanges:
     limit = min(request.max_deltas, MAX_PAGE) if request.max_deltas else MAX_ALL_AT_ONCE
-    rows = received_page(tx, request.requester, place.full_set_row or 0, limit + 1)
+    begun = place.full_set_uid is not None
+    rows = received_page(tx, request.requester, (place.full_set_row or 0) - begun, limit + 1)
     deltas: list[ServedDelta] = []
-    told, tasks = 0, 0
-    for _, handle in rows[:limit]:
-        delta = _present(tx, request, handle.nonce, handle.job_id, None)
-        told += 1
-        if delta is not None:
+    tasks, last, full = 0, "", False
+    for row, handle in rows[:limit]:
+        since = place.full_set_uid if row == place.full_set_row else None
+        for at, delta in _tree(tx, request, handle, since or 0, limit + 1):
+            full = len(deltas) >= limit or (request.max_deltas > 0 and tasks >= MAX_PAGE_TASKS)
+            if full:
+                break
             deltas.append(delta)
             tasks += len(delta.tasks)
-        if request.max_deltas and tasks >= MAX_PAGE_TASKS:
+            last = f"{row}.{at}" if at else f"{row}"
+        if full:
             break
-    more = told < len(rows)
+        last = f"{row}"
+    more = full or len(rows) > limit
     return ServedChanges(
         deltas=tuple(deltas),
-        next_cursor=f"{place.cursor}/{rows[told - 1][0]}" if more else str(place.cursor),
+        next_cursor=f"{place.cursor}/{last}" if more else str(place.cursor),
         cursor_stale=stale,
         more=more,
         database_id=database_id,
     )
+
+
+def _tree(
+    tx: Tx, request: SyncRequest, handle: ReceivedHandle, since_uid: int, limit: int
+) -> Iterator[tuple[int, ServedDelta]]:
+    """A handle's job with what is below it, each with its uid: the root last (as 0), since its end closes
+    the parent's handle."""
+    root = job_by_id(tx, handle.job_id)
+    if root is not None and root.nonce == handle.nonce:
+        for job in tree_below(tx, root.uid, since_uid, limit):
+            yield job.uid, _alive(tx, job, None)
+    delta = _present(tx, request, handle.nonce, handle.job_id, None)
+    if delta is not None:
+        yield 0, delta
 
 
 def _present(tx: Tx, request: SyncRequest, nonce: str, job_id: str, tasks: set[int] | None) -> ServedDelta | None:
@@ -185,6 +210,11 @@ def _end_of(handle: ReceivedHandle) -> JobReport | None:
 def _parse(text: str) -> _Place | None:
     cursor_text, slash, row = text.partition("/")
     cursor = parse_cursor(cursor_text)
-    if cursor is None or (slash and (not row.isdecimal() or len(row) > 18)):
+    row, dot, uid = row.partition(".")
+    if cursor is None or (slash and not _is_number(row)) or (dot and not _is_number(uid)):
         return None
-    return _Place(cursor, int(row) if slash else None)
+    return _Place(cursor, int(row) if slash else None, int(uid) if dot else None)
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and len(text) <= MAX_DIGITS

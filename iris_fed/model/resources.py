@@ -54,12 +54,14 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True)
 class NodeFree:
-    """What is free on one machine now; `devices` as in NodeShape."""
+    """What is free on one machine now; `devices` as in NodeShape. `total` is the whole of the
+    machine, None = not told."""
 
     node: str
     cpu_millicores: int
     memory_bytes: int
     devices: Mapping[str, int] = field(default_factory=dict)
+    total: NodeShape | None = None
 
 
 @dataclass(frozen=True, slots=True)

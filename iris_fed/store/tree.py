@@ -16,6 +16,18 @@ _BELOW = (
 )
 
 
+_ALL_BELOW = (
+    "WITH RECURSIVE tree(uid) AS (SELECT uid FROM jobs WHERE parent_uid = ? UNION ALL"
+    " SELECT jobs.uid FROM jobs JOIN tree ON jobs.parent_uid = tree.uid)"
+    " SELECT jobs.* FROM jobs JOIN tree ON tree.uid = jobs.uid WHERE jobs.uid > ? ORDER BY jobs.uid LIMIT ?"
+)
+
+
+def tree_below(tx: Tx, job_uid: int, after_uid: int, limit: int) -> list[Job]:
+    """Descendants with a uid beyond `after_uid`, in the order in which they were made: a parent first."""
+    return [job_from_row(row) for row in tx.execute(_ALL_BELOW, (job_uid, after_uid, limit)).fetchall()]
+
+
 def unfinished_below(tx: Tx, job_uid: int) -> list[Job]:
     """Descendants that are not over."""
     return [job_from_row(row) for row in tx.execute(_BELOW, (job_uid,)).fetchall()]

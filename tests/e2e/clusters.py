@@ -3,6 +3,7 @@
 import getpass
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ COMMAND_LIMIT_S = 40.0
 START_LIMIT_S = 20.0
 STOP_LIMIT_S = 15.0
 CALL_LIMIT_S = 10.0
+LINE_LIMIT_S = 20.0
 AT_ONCE = 4
 POLL_S = 0.03
 HEARTBEATS = {"heartbeat_interval_s": 0.5, "heartbeat_timeout_s": 0.4}
@@ -303,6 +305,9 @@ class Running:
     def line(self) -> str:
         """The next line of its standard output; "" at the end."""
         assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], LINE_LIMIT_S)[0]:
+            self.process.kill()
+            raise AssertionError(f"no line came within {LINE_LIMIT_S:g} s: {self.end()}")
         return self.process.stdout.readline().decode()
 
     def until(self, text: str) -> str:

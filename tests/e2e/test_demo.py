@@ -5,13 +5,13 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
-import pytest
 
 from iris_fed.cli.demo.sweep import sweep
-from tests.e2e.clusters import COMMAND, Running, clean_environment, poll, processes_naming
+from tests.e2e.clusters import COMMAND, Running, all_at_once, clean_environment, poll, processes_naming
 
 GONE_LIMIT_S = 30.0
 FILE_BYTES = 40_000
@@ -74,13 +74,20 @@ def test_the_demo_fails_with_the_reason_when_a_cluster_does_not_start(tmp_path: 
     assert "controller.db" in line
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_nothing_is_left_of_a_demo_that_is_stopped_in_the_middle(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
-    with _demo(tmp_path) as demo:
-        pid = _task_pid(demo, "H100 job with 2 replicas")
-        assert psutil.pid_exists(pid)
-        demo.interrupt(number)
-        assert demo.end().code == code
-    assert not psutil.pid_exists(pid)
+def test_nothing_is_left_of_a_demo_that_is_stopped_in_the_middle(tmp_path: Path) -> None:
+    def stop(number: signal.Signals) -> int:
+        temporary = tmp_path / number.name
+        temporary.mkdir()
+        with _demo(temporary) as demo:
+            pid = _task_pid(demo, "H100 job with 2 replicas")
+            assert psutil.pid_exists(pid)
+            demo.interrupt(number)
+            code = demo.end().code
+        assert not psutil.pid_exists(pid)
+        return code
+
+    assert all_at_once([partial(stop, number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)]) == [
+        130,
+        143,
+        -9,
+    ]

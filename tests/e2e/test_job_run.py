@@ -10,7 +10,6 @@ import pytest
 from tests.e2e.clusters import ME, Cluster, clean_environment, iris_fed
 from tests.e2e.terminal import CTRL_C, Terminal
 
-
 EXITS: list[tuple[list[str], int, str]] = [
     (["--", "true"], 0, "SUCCEEDED on local"),
     (["--", "sh", "-c", "exit 3"], 3, "exited with code 3"),

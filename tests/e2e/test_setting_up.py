@@ -10,7 +10,6 @@ import yaml
 
 from tests.e2e.clusters import Cluster, Ended, all_at_once, clean_environment, iris_fed
 
-
 SHELLS = ("bash", "zsh", "fish")
 
 

@@ -93,7 +93,8 @@ class LocalBackend:
 
     def nodes(self) -> Sequence[NodeFree]:
         free = self._ledger.free()
-        return (NodeFree(self._node, free.cpu_millicores, free.memory_bytes, free.devices),)
+        shape = self._ledger.shape
+        return (NodeFree(self._node, free.cpu_millicores, free.memory_bytes, free.devices, shape),)
 
     def refusals(self, request: Honours) -> tuple[str, ...]:
         """A process has no image, profile or network of its own, and its disk is not measured."""
