@@ -159,6 +159,10 @@ class Outbox:
     async def _send_one(self, nonce: str, first: bool) -> None:
         now_ms, known = self._runtime.clock.now_ms(), self._peer_state()
         away, database_id = known.lost_contact_ms is not None, known.database_id
+        if first and not away and (ready := await self._runtime.db.read(self._as_submitted(nonce, now_ms))):
+            # The submitting transaction has marked it sent: nothing more is to be written first.
+            await self._deliver(*ready)
+            return
         found = await self._runtime.db.write(
             lambda tx: _next_step(tx, (self._peer, nonce), database_id, now_ms, leaves=not away, first=first)
         )
@@ -174,6 +178,17 @@ class Outbox:
             await self._settle(nonce, lambda h, d, now: self._unanswered(h, d, known.last_error, False, now))
         else:
             await self._deliver(handle, job)
+
+    def _as_submitted(self, nonce: str, now_ms: int) -> Callable[[Tx], tuple[SentHandle, Job] | None]:
+        def find(tx: Tx) -> tuple[SentHandle, Job] | None:
+            handle = sent_by_nonce(tx, self._peer, nonce)
+            job = job_by_id(tx, handle.job_id) if handle is not None else None
+            if handle is None or job is None or job.nonce != nonce or not handle.sent:
+                return None
+            fresh = handle.state is SentState.PENDING_HANDOFF and handle.cancelled_ms is None
+            return (handle, with_secrets(tx, job)) if fresh and handle.expires_ms > now_ms else None
+
+        return find
 
     async def _deliver(self, handle: SentHandle, job: Job) -> None:
         try:

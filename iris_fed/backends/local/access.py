@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from iris_fed.backends.base import NotRunning
@@ -14,16 +15,33 @@ from iris_fed.backends.local.spawn import NO_PROGRAM, NOT_EXECUTABLE, find_progr
 from iris_fed.model.files import ExecResult, FileChunk, FileListing
 
 _READ_BYTES = 64 * 1024
+_LAST_WORDS_S = 0.5
+"""How long the outputs are still read once the command is over, should others hold them open."""
 _JOIN_CGROUP = 'echo $$ > "$0" 2>/dev/null; exec "$@"'
 """The command enters the attempt's cgroup before it begins, so that it ends with the attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one command. `over` returns when the attempt has ended."""
+
+    timeout_s: float
+    max_bytes: int
+    over: Coroutine[None, None, None]
 
 
 class Access:
     def __init__(self, records: Records) -> None:
         self._records = records
 
-    async def exec(self, uid: str, argv: Sequence[str], timeout_s: float, max_bytes: int) -> ExecResult:
+    async def exec(self, uid: str, argv: Sequence[str], bounds: Bounds) -> ExecResult:
         """Raises NotRunning."""
+        try:
+            return await self._exec(uid, argv, bounds)
+        finally:
+            bounds.over.close()
+
+    async def _exec(self, uid: str, argv: Sequence[str], bounds: Bounds) -> ExecResult:
         record, env = await asyncio.to_thread(self._place, uid)
         try:
             program = find_program(argv[0], env.get("PATH", ""))
@@ -44,7 +62,7 @@ class Access:
             )
         except OSError as error:
             return ExecResult(NOT_EXECUTABLE, b"", f"{argv[0]}: {error.strerror}\n".encode())
-        return await _attend(process, timeout_s, max_bytes)
+        return await _attend(process, bounds)
 
     async def list_files(self, uid: str, path: str, limit: int) -> FileListing:
         entries, truncated = await asyncio.to_thread(workdir.list_files, self._work(uid), path, limit)
@@ -72,33 +90,49 @@ class Access:
         return record, env
 
 
-async def _attend(process: asyncio.subprocess.Process, timeout_s: float, max_bytes: int) -> ExecResult:
-    """Read both outputs, bounded, until the command ends or its time is over."""
+async def _attend(process: asyncio.subprocess.Process, bounds: Bounds) -> ExecResult:
+    """Read both outputs, bounded, until the command or its attempt ends, or its time is over."""
     assert process.stdout is not None
     assert process.stderr is not None
-    reading = asyncio.gather(_read(process.stdout, max_bytes), _read(process.stderr, max_bytes))
-    exit_code: int | None = None
+    outputs = [_Output(bounds.max_bytes), _Output(bounds.max_bytes)]
+    reading = [
+        asyncio.create_task(output.read(stream))
+        for output, stream in zip(outputs, (process.stdout, process.stderr), strict=True)
+    ]
+    waiting, over = asyncio.create_task(process.wait()), asyncio.create_task(bounds.over)
     try:
-        async with asyncio.timeout(timeout_s):
-            status = await process.wait()
-            exit_code = status if status >= 0 else 128 - status
-    except TimeoutError:
-        exit_code = None
+        await asyncio.wait({waiting, over}, timeout=bounds.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        status = waiting.result() if waiting.done() else None
     finally:
         # What it left behind holds the pipes; its session ends with it.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        if exit_code is None:
-            await process.wait()
-    (stdout, cut_out), (stderr, cut_err) = await reading
-    return ExecResult(exit_code, stdout, stderr, cut_out or cut_err)
+        await process.wait()
+        await asyncio.wait(reading, timeout=_LAST_WORDS_S)
+        for task in (*reading, waiting, over):
+            task.cancel()
+        await asyncio.gather(*reading, waiting, over, return_exceptions=True)
+        _close(process)
+    exit_code = status if status is None or status >= 0 else 128 - status
+    stdout, stderr = outputs
+    return ExecResult(exit_code, bytes(stdout.kept), bytes(stderr.kept), stdout.cut or stderr.cut)
 
 
-async def _read(stream: asyncio.StreamReader, max_bytes: int) -> tuple[bytes, bool]:
-    """The first `max_bytes`; the rest is read and dropped, so that the writer never blocks."""
-    kept, cut = bytearray(), False
-    while chunk := await stream.read(_READ_BYTES):
-        room = max_bytes - len(kept)
-        kept += chunk[:room]
-        cut = cut or len(chunk) > room
-    return bytes(kept), cut
+def _close(process: asyncio.subprocess.Process) -> None:
+    """Somebody in a session of its own may hold the other ends for ever."""
+    process._transport.close()  # type: ignore[attr-defined]
+
+
+class _Output:
+    """The first `max_bytes` of a stream; the rest is read and dropped, so that the writer never blocks."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.kept = bytearray()
+        self.cut = False
+
+    async def read(self, stream: asyncio.StreamReader) -> None:
+        while chunk := await stream.read(_READ_BYTES):
+            room = self._max_bytes - len(self.kept)
+            self.kept += chunk[:room]
+            self.cut = self.cut or len(chunk) > room

@@ -121,7 +121,7 @@ class Attempt:
         usage = {**self.usage, "memory_bytes": 0, "cpu_millicores": 0, "process_count": 0, "memory_peak_bytes": peak}
         end = _end(self.death, self.reason)
         if self.is_building and self.reason is None and end["kind"] == "EXITED":
-            end["message"] = f"its setup failed with exit code {end['exit_code']}"
+            end = _setup_end(int(end["exit_code"]))
         return {
             **end,
             "started_ms": self.started_ms,
@@ -152,6 +152,15 @@ def _end(death: Death | None, reason: Reason | None) -> Record:
     if reason is not None:
         kind, message = reason
     return {"kind": kind, "exit_code": exit_code, "signal": number, "message": message}
+
+
+def _setup_end(exit_code: int) -> Record:
+    """The shell ended before the command could begin: a failure, whatever it says."""
+    if exit_code == 0:
+        message = "its setup ended the shell with exit code 0, so that the command never began"
+        return {"kind": "NOT_STARTED", "exit_code": 1, "signal": None, "message": message}
+    message = f"its setup failed with exit code {exit_code}"
+    return {"kind": "EXITED", "exit_code": exit_code, "signal": None, "message": message}
 
 
 def _signal_name(number: int) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import secrets
 import socket
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -22,14 +23,14 @@ from iris_fed.backends.base import (
     Recovery,
 )
 from iris_fed.backends.local import files, host, logfile, workdir
-from iris_fed.backends.local.access import Access
+from iris_fed.backends.local.access import Access, Bounds
 from iris_fed.backends.local.capacity import Ledger, lacking
 from iris_fed.backends.local.environment import task_environment
 from iris_fed.backends.local.files import Record
 from iris_fed.backends.local.link import LauncherLink
 from iris_fed.backends.local.records import AttemptRecord, Records
 from iris_fed.backends.local.settings import LocalSettings
-from iris_fed.backends.local.setup import setup_marker, with_setup
+from iris_fed.backends.local.setup import SCRIPT, setup_marker, setup_script
 from iris_fed.backends.local.summary import machine_shape, summarise
 from iris_fed.backends.local.tracker import Live, Tracker
 from iris_fed.backends.news import News
@@ -142,7 +143,7 @@ class LocalBackend:
     async def exec(self, attempt_uid: str, argv: Sequence[str], timeout_s: float, max_bytes: int) -> ExecResult:
         if attempt_uid not in self._tracker.live:
             raise NotRunning(attempt_uid)
-        return await self._access.exec(attempt_uid, argv, timeout_s, max_bytes)
+        return await self._access.exec(attempt_uid, argv, Bounds(timeout_s, max_bytes, self._over(attempt_uid)))
 
     async def list_files(self, attempt_uid: str, path: str, limit: int) -> FileListing:
         if attempt_uid not in self._tracker.known:
@@ -222,7 +223,8 @@ class LocalBackend:
             answer = await self._ask_launcher(live, request)
         except UnsafeBundle as error:
             self._tracker.never_began(uid)
-            end = AttemptEnd(EndKind.NOT_STARTED, 126, message=f"its bundle {error}")
+            await asyncio.to_thread(self._records.remove, uid)
+            end = AttemptEnd(EndKind.NOT_STARTED, 126, message=f"its work directory cannot be filled: {error}")
             self._news.add(Ended(uid, end, None, self._clock.now_ms()))
             return
         except (BackendUnavailable, OSError) as error:
@@ -237,11 +239,13 @@ class LocalBackend:
         settings, uid = self._settings, request.attempt_uid
         ports = await self._own_ports(live, request)
         folder = self._records.folder(uid) / files.WORK
-        if request.files or request.bundle is not None:
-            await asyncio.to_thread(workdir.fill, folder, request.files, request.bundle)
         argv, marker = list(request.argv), ""
         if request.setup:
-            argv, marker = with_setup(request.setup, request.argv, uid), setup_marker(uid).decode()
+            token = secrets.token_hex(8)
+            argv, marker = ["/bin/sh", str(folder.parent / SCRIPT), *argv], setup_marker(token).decode()
+            await asyncio.to_thread(self._records.write_setup, uid, setup_script(request.setup, token))
+        if request.files or request.bundle is not None:
+            await asyncio.to_thread(self._fill, uid, request)
         devices = live.record.allotment.devices if settings.devices else None
         return await self._link.request(
             "launch",
@@ -258,10 +262,20 @@ class LocalBackend:
             grace_s=settings.kill_grace_s,
         )
 
+    def _fill(self, uid: str, request: LaunchRequest) -> None:
+        """Unless it was started before: what is in there is the task's by now."""
+        if not self._records.was_started(uid):
+            workdir.fill(self._records.folder(uid) / files.WORK, request.files, request.bundle)
+
     async def _own_ports(self, live: Live, request: LaunchRequest) -> Mapping[str, int]:
         ports = request.given_ports or (await self.allot_ports([request])).get(request.attempt_uid, {})
         live.record = dataclasses.replace(live.record, ports=ports)
         return ports
+
+    async def _over(self, uid: str) -> None:
+        """Returns when the attempt has ended."""
+        while (live := self._tracker.live.get(uid)) is not None:
+            await live.changed.wait()
 
     async def _until_output(self, uid: str, offset: int) -> None:
         while (live := self._tracker.live.get(uid)) is not None:

@@ -11,6 +11,7 @@ from iris_fed.backends.base import AttemptEnd, Ended, EndKind
 from iris_fed.backends.local import files
 from iris_fed.backends.local.capacity import Allotment
 from iris_fed.backends.local.files import Record
+from iris_fed.backends.local.setup import SCRIPT
 from iris_fed.model.resources import Usage
 
 
@@ -141,6 +142,16 @@ class Records:
     def end(self, uid: str) -> Ended | None:
         record = files.read_record(str(self.folder(uid) / files.EXIT))
         return None if record is None else parse_end(uid, record)
+
+    def was_started(self, uid: str) -> bool:
+        return (self.folder(uid) / files.ATTEMPT).exists()
+
+    def write_setup(self, uid: str, script: str) -> None:
+        """Raises OSError."""
+        folder = self.folder(uid)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not self.was_started(uid):
+            (folder / SCRIPT).write_text(script)
 
     def write_end(self, uid: str, record: Record) -> Ended:
         """Only where no launcher is left that could. Raises OSError."""

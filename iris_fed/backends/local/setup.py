@@ -3,24 +3,33 @@
 import shlex
 from collections.abc import Sequence
 
-_MARK = "iris-fed:setup-done:"
+SCRIPT = "setup.sh"
+_STEP = "_iris_step"
 
 
-def setup_marker(attempt_uid: str) -> bytes:
-    """A line that the shell writes when setup is done; the launcher takes it out of the output."""
-    return f"\x1e{_MARK}{attempt_uid}\n".encode()
+def setup_marker(token: str) -> bytes:
+    """A line that the shell writes when setup is done; the launcher takes it out of the output.
+    `token` is not known to the commands, so that nothing they print passes for it."""
+    return f"\x1e{_mark(token)}\n".encode()
 
 
-def with_setup(commands: Sequence[str], argv: Sequence[str], attempt_uid: str) -> list[str]:
-    """The command line that runs `commands` in a section of their own and then `argv`.
+def setup_script(commands: Sequence[str], token: str) -> str:
+    """A script that runs `commands`, each in a section of its own, and then its arguments.
 
-    One shell runs all, so that a change of directory or environment is kept; `set -e` ends it at
-    the first command that fails, with that command's exit code.
+    One shell runs all, so that a change of directory or environment is kept; the first command that
+    fails ends it with its exit code. Each is a function call with `eval`, so that what it does to
+    positional parameters, or leaves unfinished, does not reach the next. The marker goes to the
+    first output even if a command sent the shell's elsewhere.
     """
-    lines = ["set -e"]
+    lines = ["set -e", "exec 9>&1", f'{_STEP}() {{ eval "$1"; }}']
     for number, command in enumerate(commands, 1):
         title = command.strip().partition("\n")[0][:200]
         lines.append(f"printf '%s\\n' {shlex.quote(f'--- setup {number}/{len(commands)}: {title}')}")
-        lines.append(command)
-    lines += ["set +e", "printf '%s\\n' '--- run'", f"printf '\\036{_MARK}{attempt_uid}\\n'", 'exec "$@"']
-    return ["/bin/sh", "-c", "\n".join(lines), "sh", *argv]
+        lines.append(f"{_STEP} {shlex.quote(command)}")
+    lines += ["{ set +ex; } 2>/dev/null", "printf '%s\\n' '--- run'"]
+    lines += [f"printf '\\036{_mark(token)}\\n' >&9", 'exec "$@" 9>&-']
+    return "\n".join(lines) + "\n"
+
+
+def _mark(token: str) -> str:
+    return f"iris-fed:setup-done:{token}"

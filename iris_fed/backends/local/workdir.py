@@ -5,30 +5,49 @@ planted for a reader), and nothing grows without bound (zip bombs).
 """
 
 import contextlib
+import errno
 import os
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from iris_fed.errors import InvalidArgument
 from iris_fed.model.files import FileChunk, FileEntry, NoSuchFile, UnsafeBundle, split_path
 
 MAX_UNPACKED_BYTES = 4 * 1024**3
 MAX_UNPACKED_FILES = 100_000
+_LASTING = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EINVAL})
 _COPY_BYTES = 1024 * 1024
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def fill(work: Path, files: Mapping[str, bytes], bundle: Path | None) -> None:
-    """Unpack `bundle`, then write `files` over it. May be repeated. Raises UnsafeBundle, OSError."""
+    """Unpack `bundle`, then write `files` over it. May be repeated. Raises UnsafeBundle for what will
+    never do, OSError for what may do later."""
     work.mkdir(mode=0o755, parents=True, exist_ok=True)
     if bundle is not None:
         _unpack(work, bundle)
     for path, content in files.items():
-        target = work.joinpath(*split_path(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+        with _lasting(path):
+            target = work.joinpath(*split_path(path))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+
+
+@contextlib.contextmanager
+def _lasting(path: str) -> Iterator[None]:
+    """Tells what the paths themselves make impossible from what only the disk does now."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise UnsafeBundle(error.message) from None
+    except OSError as error:
+        if error.errno in _LASTING:
+            raise UnsafeBundle(f"{path[:200]!r}: {error.strerror}") from error
+        raise
 
 
 def list_files(work: Path, path: str, limit: int) -> tuple[tuple[FileEntry, ...], bool]:
@@ -38,7 +57,7 @@ def list_files(work: Path, path: str, limit: int) -> tuple[tuple[FileEntry, ...]
         status = os.fstat(fd)
         if stat.S_ISREG(status.st_mode):
             return (_entry("/".join(parts), status),), False
-        names = sorted(os.listdir(fd))
+        names = sorted(name for name in os.listdir(fd) if _is_text(name))
         entries = []
         for name in names:
             with contextlib.suppress(FileNotFoundError):
@@ -82,6 +101,15 @@ def _opened(work: Path, parts: tuple[str, ...]) -> Iterator[int]:
             os.close(fd)
 
 
+def _is_text(name: str) -> bool:
+    """A name that is no UTF-8 cannot be told on the wire, nor asked for."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _entry(path: str, status: os.stat_result) -> FileEntry:
     is_folder = stat.S_ISDIR(status.st_mode)
     size = 0 if is_folder else status.st_size
@@ -93,19 +121,22 @@ def _unpack(work: Path, bundle: Path) -> None:
         with zipfile.ZipFile(bundle) as archive:
             members = archive.infolist()
             if len(members) > MAX_UNPACKED_FILES:
-                raise UnsafeBundle(f"holds more than {MAX_UNPACKED_FILES} files")
+                raise UnsafeBundle(f"the bundle holds more than {MAX_UNPACKED_FILES} files")
             left = MAX_UNPACKED_BYTES
             for member in members:
-                left -= _unpack_member(work, archive, member, left)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise UnsafeBundle(f"is no readable zip file: {error}") from error
+                with _lasting(member.filename):
+                    left -= _unpack_member(work, archive, member, left)
+    except FileNotFoundError as error:
+        raise UnsafeBundle("the bundle is gone from this cluster's disk") from error
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, zlib.error) as error:
+        raise UnsafeBundle(f"the bundle is no readable zip file: {error}") from error
 
 
 def _unpack_member(work: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, left: int) -> int:
     """Returns the bytes written; counted as they come, since a header may lie."""
     mode = member.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise UnsafeBundle(f"holds a link or device: {member.filename!r}")
+        raise UnsafeBundle(f"the bundle holds a link or device: {member.filename!r}")
     target = work.joinpath(*split_path(member.filename.rstrip("/")))
     if member.is_dir():
         target.mkdir(parents=True, exist_ok=True)
@@ -116,7 +147,7 @@ def _unpack_member(work: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo
         while chunk := source.read(_COPY_BYTES):
             written += len(chunk)
             if written > left:
-                raise UnsafeBundle(f"unpacks to more than {MAX_UNPACKED_BYTES} bytes")
+                raise UnsafeBundle(f"the bundle unpacks to more than {MAX_UNPACKED_BYTES} bytes")
             sink.write(chunk)
     target.chmod(0o755 if mode & 0o100 else 0o644)
     return written
