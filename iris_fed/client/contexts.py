@@ -1,7 +1,8 @@
 """Which controller to speak to, and with which token.
 
-In this order: an explicit URL or context, `IRIS_FED_CONTROLLER`, `IRIS_FED_CONTEXT`, the current
-context of the contexts file, and inside a task `IRIS_CONTROLLER_URL`. A context's own token goes
+In this order: an explicit URL or context, `IRIS_FED_CONTROLLER`, `IRIS_FED_CONTEXT`, inside a task its
+`IRIS_CONTROLLER_URL` with its own token (a task may run where somebody's contexts file lies, and what
+it submits is to be its child), the current context of the contexts file. A context's own token goes
 only to that context's controller; `IRIS_FED_TOKEN` and `IRIS_FED_TOKEN_FILE` serve the others.
 """
 
@@ -84,11 +85,11 @@ def choose_target(controller: str | None, context: str | None, environ: Mapping[
         controller = environ.get("IRIS_FED_CONTROLLER")
     if controller:
         return _target_of_url(controller, environ, known)
-    name = context or environ.get("IRIS_FED_CONTEXT") or known.current
-    if name:
-        return _target_of_context(name, environ, known)
-    if environ.get("IRIS_CONTROLLER_URL"):
+    name = context or environ.get("IRIS_FED_CONTEXT")
+    if not name and environ.get("IRIS_CONTROLLER_URL"):
         return Target(check_url(environ["IRIS_CONTROLLER_URL"]), token=environ.get("IRIS_TASK_TOKEN", ""))
+    if name := name or known.current:
+        return _target_of_context(name, environ, known)
     raise InvalidArgument(NO_CONTROLLER)
 
 

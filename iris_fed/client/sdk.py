@@ -1,16 +1,20 @@
 """The client of one controller: the verbs of the command line, for programs."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Self, TypeVar
 
 from connectrpc.errors import ConnectError
 from pyqwest import Transport
 
+from iris_fed.client import fetch as fetching
+from iris_fed.client import file_stream
 from iris_fed.client.contexts import Target, find_target
 from iris_fed.client.failures import Patience, passes, translate
 from iris_fed.client.log_stream import read_resuming
 from iris_fed.errors import DeadlineExceeded, NotFound
+from iris_fed.model.ids import is_task_id, task_id
 from iris_fed.rpc.connect_client import Channel
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.irisfed import cluster_pb2
@@ -22,6 +26,9 @@ READ_RETRY_PAUSE_S = 0.2
 FIRST_POLL_S = 0.05
 LONGEST_POLL_S = 1.0
 POLL_GROWTH = 1.3
+DEFAULT_EXEC_S = 60
+SLOWEST_BYTES_PER_S = 256 * 1024
+"""A link that carries a workspace more slowly than this does not carry it."""
 CHECK_PEER_TIMEOUT_S = 60.0
 """The controller itself waits for DNS, TLS and the peer's answer."""
 END_STATES = frozenset(
@@ -51,6 +58,7 @@ class Client:
     ) -> None:
         headers = {"authorization": f"Bearer {token}"} if token else {}
         self.address = address.rstrip("/")
+        self._timeout_s = timeout_s
         self._channel = Channel(self.address, headers=lambda: headers, deadline_s=timeout_s, transport=transport)
 
     @classmethod
@@ -60,7 +68,8 @@ class Client:
 
     @classmethod
     def from_context(cls, name: str | None = None, *, timeout_s: float = 30.0) -> Self:
-        """The controller the command line would speak to: environment, then contexts file.
+        """The controller the command line would speak to: environment, then contexts file; inside a task
+        that task's own controller, with its token.
 
         Raises InvalidArgument when there is none, or none of that name.
         """
@@ -74,7 +83,8 @@ class Client:
 
     async def submit(self, request: Controller.LaunchJobRequest) -> str:
         """Returns the id under which the job runs. It is durable then: it survives a crash of the controller."""
-        answer = await self._once(self._channel.controller.launch_job(request))
+        timeout_ms = int((self._timeout_s + request.ByteSize() / SLOWEST_BYTES_PER_S) * 1000)
+        answer = await self._once(self._channel.controller.launch_job(request, timeout_ms=timeout_ms))
         return answer.job_id
 
     async def cancel(self, job_id: str) -> None:
@@ -108,7 +118,8 @@ class Client:
     async def list_jobs(
         self, query: Controller.JobQuery | None = None, *, limit: int = 10_000
     ) -> AsyncIterator[job_pb2.JobStatus]:
-        """The jobs that match, at most `limit`, a page at a time; the query's own offset is where to begin."""
+        """The jobs that match, at most `limit`, a page at a time; the query's own page token, or offset, is
+        where to begin. None is given twice or left out because others appear meanwhile."""
         page = Controller.JobQuery()
         page.CopyFrom(query or page)
         sent = 0
@@ -118,6 +129,8 @@ class Client:
             for job in answer.jobs:
                 yield job
             sent += len(answer.jobs)
+            # A controller that gives no tokens pages by offset.
+            page.page_token = answer.next_page_token
             page.offset += len(answer.jobs)
             if not answer.has_more or not answer.jobs:
                 return
@@ -177,6 +190,58 @@ class Client:
             request.attempt_id = attempt_id
         return read_resuming(self._channel, request)
 
+    async def exec(
+        self, task_or_job: str, argv: Sequence[str], timeout_s: int = DEFAULT_EXEC_S
+    ) -> Controller.ExecInContainerResponse:
+        """Run a command beside a running task, in its directory and environment. A job means its task 0.
+
+        The answer has no `exit_code` when the command did not end within `timeout_s` and was killed.
+        Never asked twice.
+        """
+        request = Controller.ExecInContainerRequest(
+            task_id=_task_of(task_or_job), command=argv, timeout_seconds=timeout_s
+        )
+        timeout_ms = int((timeout_s + self._timeout_s) * 1000)
+        return await self._once(self._channel.controller.exec_in_container(request, timeout_ms=timeout_ms))
+
+    async def list_files(
+        self, task_or_job: str, path: str = "", attempt_id: int | None = None
+    ) -> cluster_pb2.ListFilesResponse:
+        """The file, or what the folder holds, below a task's work directory. A job means its task 0."""
+        request = cluster_pb2.ListFilesRequest(task_id=_task_of(task_or_job), path=path, attempt_id=attempt_id)
+        return await self._read(lambda: self._channel.cluster.list_files(request))
+
+    def read_file(
+        self, task_or_job: str, path: str, *, offset: int = 0, attempt_id: int | None = None
+    ) -> AsyncIterator[file_stream.Piece]:
+        """A file of a task's work directory from `offset` on, to what is its end now; at least one piece.
+
+        Resumes after a cut, for up to a minute without progress. Raises Aborted when it changes meanwhile.
+        """
+        request = cluster_pb2.ReadFileRequest(
+            task_id=_task_of(task_or_job), path=path, offset=offset, attempt_id=attempt_id
+        )
+        return file_stream.read_resuming(self._channel, request)
+
+    async def fetch(
+        self,
+        task_or_job: str,
+        path: str,
+        destination: str | os.PathLike[str],
+        *,
+        attempt_id: int | None = None,
+        max_bytes: int = fetching.MAX_BYTES,
+        progress: fetching.Progress | None = None,
+    ) -> fetching.Fetched:
+        """Bring a file or folder of a task's work directory into the folder `destination`; called again
+        it goes on where it was cut. See `iris_fed.client.fetch.fetch`."""
+        source = _TaskFiles(self, _task_of(task_or_job), attempt_id)
+        return await fetching.fetch(source, path, destination, max_bytes=max_bytes, progress=progress)
+
+    async def users(self) -> Controller.ListUsersResponse:
+        """Who has jobs here, and what they are doing."""
+        return await self._read(lambda: self._channel.controller.list_users(Controller.ListUsersRequest()))
+
     async def events(self, job_id: str) -> cluster_pb2.ListJobEventsResponse:
         """What happened to the job, oldest first."""
         request = cluster_pb2.ListJobEventsRequest(job_id=job_id)
@@ -234,3 +299,26 @@ class Client:
                     raise translate(error, self.address) from error
             await asyncio.sleep(READ_RETRY_PAUSE_S * attempt)
         raise AssertionError("unreachable")
+
+
+class _TaskFiles:
+    """The files of one attempt, for a fetch."""
+
+    def __init__(self, client: Client, task: str, attempt_id: int | None) -> None:
+        self._client = client
+        self._task = task
+        self._attempt_id = attempt_id
+
+    @property
+    def key(self) -> str:
+        return f"{self._task}:{self._attempt_id}"
+
+    async def list(self, path: str) -> cluster_pb2.ListFilesResponse:
+        return await self._client.list_files(self._task, path, self._attempt_id)
+
+    def read(self, path: str, offset: int) -> AsyncIterator[file_stream.Piece]:
+        return self._client.read_file(self._task, path, offset=offset, attempt_id=self._attempt_id)
+
+
+def _task_of(task_or_job: str) -> str:
+    return task_or_job if is_task_id(task_or_job) else task_id(task_or_job, 0)

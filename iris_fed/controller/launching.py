@@ -13,8 +13,8 @@ from iris_fed.model.spec import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A committed attempt to be started on a backend. Members of one `gang` ('' = none) are told
-    of each other."""
+    """A committed attempt to be started on a backend. Members of one `gang` are still to be told of
+    each other ('' = it has none, or knows)."""
 
     backend_id: str
     request: LaunchRequest
@@ -80,17 +80,26 @@ def honours_of(spec: JobSpec) -> Honours:
 def with_siblings(
     members: Sequence[Launch], addresses: Sequence[str], ports: Mapping[str, Mapping[str, int]]
 ) -> list[Launch]:
-    """Tell each member of a gang of the others, in the order of their indexes:
+    """Tell each member of a gang of the others:
 
     IRIS_GANG_ADDRESSES=host,host and, for each named port, IRIS_GANG_PORTS_<NAME>=number,number.
+    The place of each is its task's index; that of one which has succeeded before stays empty.
     """
-    shared = {"IRIS_GANG_ADDRESSES": ",".join(addresses)}
+
+    def by_index(values: Sequence[str]) -> str:
+        places = [""] * (1 + max(member.task_index for member in members))
+        for member, value in zip(members, values, strict=True):
+            places[member.task_index] = value
+        return ",".join(places)
+
+    shared = {"IRIS_GANG_ADDRESSES": by_index(addresses)}
     for name in members[0].request.ports:
         numbers = [str(ports.get(member.request.attempt_uid, {}).get(name, "")) for member in members]
-        shared["IRIS_GANG_PORTS_" + re.sub(r"[^A-Z0-9]", "_", name.upper())] = ",".join(numbers)
+        shared["IRIS_GANG_PORTS_" + re.sub(r"[^A-Z0-9]", "_", name.upper())] = by_index(numbers)
     return [
         replace(
             member,
+            gang="",
             request=replace(
                 member.request,
                 env={**member.request.env, **shared},

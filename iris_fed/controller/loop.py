@@ -98,7 +98,7 @@ class ControlLoop:
     async def _pass(self, refresh_reasons: bool) -> float:
         """1. Kill. 2. Start what could not be started before. 3. Place and start. Returns seconds to the next."""
         await self._kill()
-        retry_s = await self._launch_all(list(self._unlaunched.values()))
+        retry_s = await self._launch_all()
         places = [Place(backend.summary(), tuple(backend.nodes())) for backend in self._backends.values()]
         terms = Terms(
             self._clock.now_ms(),
@@ -110,7 +110,10 @@ class ControlLoop:
         )
         done = await self._db.write(lambda tx: place_waiting(tx, places, terms))
         self._signals.publish(done.changed)
-        retry_s = min(retry_s, await self._launch_all(await self._acquainted(done.launches)))
+        if done.launches:
+            # Kept before anything can go wrong: what is committed is started, now or later.
+            self._unlaunched |= {launch.request.attempt_uid: launch for launch in done.launches}
+            retry_s = await self._launch_all()
         if done.full:
             return 0.0
         timer_s = float("inf") if done.next_ms is None else (done.next_ms - self._clock.now_ms()) / 1000
@@ -132,11 +135,10 @@ class ControlLoop:
             except BackendUnavailable as error:
                 log.warning("backend.unavailable", backend=attempt.backend_id, error=str(error))
 
-    async def _acquainted(self, launches: Sequence[Launch]) -> list[Launch]:
-        """The same, but that members of a gang know where to find each other."""
-        ready = [launch for launch in launches if not launch.gang]
+    async def _acquaint(self) -> None:
+        """Tell members of a gang where to find each other, all at once and only once."""
         gangs: dict[str, list[Launch]] = {}
-        for launch in launches:
+        for launch in self._unlaunched.values():
             if launch.gang:
                 gangs.setdefault(launch.gang, []).append(launch)
         for members in gangs.values():
@@ -144,11 +146,12 @@ class ControlLoop:
             backend = self._backends[members[0].backend_id]
             ports = await backend.allot_ports([member.request for member in members])
             addresses = [backend.address(member.request.node) for member in members]
-            ready += with_siblings(members, addresses, ports)
-        return ready
+            told = with_siblings(members, addresses, ports)
+            self._unlaunched |= {member.request.attempt_uid: member for member in told}
 
-    async def _launch_all(self, launches: Iterable[Launch]) -> float:
+    async def _launch_all(self) -> float:
         """Start attempts that are committed; those that cannot be now are kept. Returns seconds to the next try."""
+        await self._acquaint()
         limiter = anyio.CapacityLimiter(LAUNCHES_AT_ONCE)
 
         async def start(launch: Launch) -> None:
@@ -159,10 +162,9 @@ class ControlLoop:
                     self._unlaunched.pop(uid, None)
                 except BackendUnavailable as error:
                     log.warning("backend.unavailable", backend=launch.backend_id, error=str(error))
-                    self._unlaunched[uid] = launch
 
         async with anyio.create_task_group() as group:
-            for launch in launches:
+            for launch in list(self._unlaunched.values()):
                 group.start_soon(start, launch)
         if not self._unlaunched:
             self._launch_tries = 0

@@ -4,12 +4,13 @@ A task that does not fit does not block one behind it that does.
 """
 
 import heapq
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from iris_fed.decide.routing import nearest_miss, too_small
 from iris_fed.model.constraints import satisfies
-from iris_fed.model.jobs import DemandQueue, QueuedJob
+from iris_fed.model.jobs import DemandQueue, Job, QueuedJob
 from iris_fed.model.resources import BackendSummary, NodeFree, Resources
 from iris_fed.model.spec import JobSpec
 
@@ -66,7 +67,8 @@ def choose_places(queues: Sequence[DemandQueue], places: Sequence[Place], now_ms
         placed.extend(found.placed)
         if found.short:
             waiting[queue.demand] = found.short
-            if now_ms - queued.job.submitted_ms >= patience.hold_after_ms:
+            waited_long = now_ms - queued.job.submitted_ms >= patience.hold_after_ms
+            if waited_long and (not spec.is_gang or _gang_could_fit(queued.job, fitting)):
                 ledger.hold(fitting, spec)
                 waiting[queue.demand] += "; what is freed is held for it"
         elif found.short is not None:
@@ -202,6 +204,21 @@ class _Free:
             shares.append(most / asked.chips)
         return min(shares)
 
+    def replicas_at_most(self, asked: Resources) -> float:
+        """How many would run here if nothing else did."""
+        if self.total is None:
+            return math.inf
+        whole = [math.inf]
+        if asked.cpu_millicores:
+            whole.append(self.total.cpu_millicores // asked.cpu_millicores)
+        if asked.memory_bytes:
+            whole.append(self.total.memory_bytes // asked.memory_bytes)
+        if asked.device is not None and asked.chips:
+            devices, token = self.total.devices, asked.device.variant
+            counts = [devices.get(token, 0)] if token else list(devices.values())
+            whole.append(sum(count // asked.chips for count in counts))
+        return min(whole)
+
     def lacks(self, asked: Resources) -> str | None:
         """What is short for one replica, in words."""
         if asked.cpu_millicores > self.cpu_millicores:
@@ -236,6 +253,16 @@ def _may_use(spec: JobSpec, summary: BackendSummary) -> bool:
     if spec.backend_pin not in (None, summary.backend_id):
         return False
     return nearest_miss(spec, summary) is None
+
+
+def _gang_could_fit(job: Job, fitting: "Sequence[_Free]") -> bool:
+    """Whether some backend would have room for all at once if nothing else ran: else nothing is held
+    for it, since it would be held for ever."""
+    room: dict[str, float] = {}
+    for node in fitting:
+        backend_id = node.summary.backend_id
+        room[backend_id] = room.get(backend_id, 0) + node.replicas_at_most(job.spec.resources)
+    return any(most >= job.queued_tasks for most in room.values())
 
 
 def _tightest(slots: Sequence[_Free], spec: JobSpec) -> _Free | None:

@@ -45,6 +45,9 @@ MAX_ERROR_CHARS = 4_096
 MAX_TASKS_SHOWN = 100_000
 MAX_ATTEMPTS_SHOWN = 1_000
 """Attempts of one task that a mirror keeps, the latest ones."""
+MAX_EVENTS_SHOWN = 1_000
+"""The newest of a job's events that are told; a job of many tasks has more."""
+MAX_EPOCH_MS = 2**53
 MAX_BACKENDS_SHOWN = 256
 MAX_DELTAS_ACCEPTED = 100_000
 MAX_CURSOR_CHARS = 512

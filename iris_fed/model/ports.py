@@ -5,6 +5,7 @@ from typing import Protocol
 
 from iris_fed.model.federation import Admission, PeerShape, SentHandle, SyncAnswer, SyncRequest
 from iris_fed.model.files import ExecResult, FileChunk, FileListing
+from iris_fed.model.jobs import JobEvent
 from iris_fed.model.logs import LogBatch, LogRequest
 from iris_fed.model.resources import BackendSummary
 from iris_fed.model.spec import JobSpec, Submission
@@ -43,6 +44,8 @@ class PeerClient(Protocol):
     async def sync(self, request: SyncRequest) -> SyncAnswer: ...
 
     def read_logs(self, request: LogRequest) -> AsyncIterator[LogBatch]: ...
+
+    async def list_events(self, job_id: str) -> tuple[JobEvent, ...]: ...
 
     async def exec(self, task_id: str, argv: Sequence[str], timeout_s: int) -> ExecResult: ...
 

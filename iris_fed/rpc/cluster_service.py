@@ -37,7 +37,7 @@ class ClusterHandlers:
         self._facts = facts
         self._logs = logs
         self._reach = use_cases.reach
-        self._queries = use_cases.queries
+        self._story = use_cases.story
         self._inbound = use_cases.inbound
         self._federation = use_cases.federation
 
@@ -78,7 +78,9 @@ class ClusterHandlers:
         self, request: cluster_pb2.ListJobEventsRequest, ctx: Any, /
     ) -> cluster_pb2.ListJobEventsResponse:
         check_reach(request.job_id)
-        return job_events_to_wire(await self._queries.events(request.job_id))
+        if caller().role is Role.FEDERATION_PEER:
+            await self._inbound.may_read(caller(), request.job_id)
+        return job_events_to_wire(await self._story.events(request.job_id))
 
     async def check_peer(self, request: cluster_pb2.CheckPeerRequest, ctx: Any, /) -> cluster_pb2.CheckPeerResponse:
         link = self._federation.link(request.peer)

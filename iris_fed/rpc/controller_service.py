@@ -8,6 +8,7 @@ from iris_fed.auth.identity import Role
 from iris_fed.controller.cancel import Canceller
 from iris_fed.controller.query import Queries
 from iris_fed.controller.reach import Reach
+from iris_fed.controller.story import Story
 from iris_fed.controller.submit import Submitter
 from iris_fed.errors import Unimplemented
 from iris_fed.federation.changes import ChangeFeed
@@ -45,6 +46,7 @@ class UseCases:
     submitter: Submitter
     canceller: Canceller
     queries: Queries
+    story: Story
     reach: Reach
     inbound: Inbound
     feed: ChangeFeed

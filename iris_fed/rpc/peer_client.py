@@ -11,6 +11,7 @@ from pyqwest import Transport
 from iris_fed.errors import InvalidArgument
 from iris_fed.model.federation import Admission, SyncAnswer, SyncRequest
 from iris_fed.model.files import ExecResult, FileChunk, FileListing
+from iris_fed.model.jobs import JobEvent
 from iris_fed.model.logs import LogBatch, LogRequest
 from iris_fed.model.ports import PeerRefused, PeerUnreachable
 from iris_fed.model.resources import BackendSummary
@@ -23,6 +24,7 @@ from iris_fed.rpc.wire.delivery import submission_to_wire
 from iris_fed.rpc.wire.files import chunk_from_wire, exec_result_from_wire, listing_from_wire
 from iris_fed.rpc.wire.logs import log_batch_from_wire, log_request_to_wire
 from iris_fed.rpc.wire.places import admission_from_wire, backends_from_wire
+from iris_fed.rpc.wire.reports import job_events_from_wire
 from iris_fed.rpc.wire.sync import sync_answer_from_wire, sync_request_to_wire
 
 MAX_ANSWER_WAIT_S = 5.0
@@ -72,6 +74,14 @@ class ConnectPeer:
                 yield _read(partial(log_batch_from_wire, message, request.job_id))
         except ConnectError as error:
             raise _offered(error, "it offers no logs to other clusters") from error
+
+    async def list_events(self, job_id: str) -> tuple[JobEvent, ...]:
+        request = cluster_pb2.ListJobEventsRequest(job_id=job_id)
+        try:
+            answer = await self._channel.cluster.list_job_events(request)
+        except ConnectError as error:
+            raise _offered(error, "it tells no events to other clusters") from error
+        return job_events_from_wire(answer)
 
     async def exec(self, task_id: str, argv: Sequence[str], timeout_s: int) -> ExecResult:
         request = Controller.ExecInContainerRequest(task_id=task_id, command=argv, timeout_seconds=timeout_s)

@@ -29,6 +29,7 @@ from iris_fed.controller.loop import ControlLoop
 from iris_fed.controller.prune import Pruner
 from iris_fed.controller.query import Queries
 from iris_fed.controller.reach import Reach
+from iris_fed.controller.story import Story
 from iris_fed.controller.submit import Submitter
 from iris_fed.decide.admission import Trust
 from iris_fed.federation.changes import ChangeFeed
@@ -142,11 +143,13 @@ def _build_use_cases(
     backends: Mapping[str, Backend],
 ) -> UseCases:
     canceller = Canceller(runtime, loop, federation)
+    queries = Queries(runtime, settings.retention)
     trusted = frozenset(settings.auth.federation_peers)
     return UseCases(
         submitter=Submitter(runtime, loop, federation, canceller, bundles, _band_users(settings), trusted),
         canceller=canceller,
-        queries=Queries(runtime, settings.retention),
+        queries=queries,
+        story=Story(runtime, queries, federation),
         reach=Reach(runtime, backends, federation),
         inbound=Inbound(runtime, loop, bundles, _trust(settings)),
         feed=feed,

@@ -12,6 +12,8 @@ import os
 import re
 import stat
 import zipfile
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -21,9 +23,13 @@ from iris_fed.model.files import split_path
 from iris_fed.store.db import Tx
 
 MAX_MEMBERS = 100_000
-MAX_UNPACKED_BYTES = 4 * 1024**3
+MAX_UNPACKED_BYTES = 1024**3
+MAX_NAME_BYTES = 255
 LATELY_S = 3_600.0
 """Far longer than any submit takes."""
+_READ_BYTES = 1024 * 1024
+_DIRECTORY_ENTRY = b"PK\x01\x02"
+_DRIVE = re.compile(r"[A-Za-z]:")
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
@@ -64,11 +70,11 @@ class BundleStore:
         await asyncio.to_thread(self.path(bundle_id).unlink, missing_ok=True)
 
     def _put(self, data: bytes) -> str:
-        check_archive(data)
         bundle_id = hashlib.sha256(data).hexdigest()
         target = self.path(bundle_id)
         if target.exists():
             return bundle_id
+        check_archive(data)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self._folder / f".{bundle_id}.{os.getpid()}.{id(data):x}"
         try:
@@ -86,22 +92,63 @@ class BundleStore:
 
 
 def check_archive(data: bytes) -> None:
-    """Raises InvalidArgument unless it is a zip archive of plain files below its root, of bounded size."""
+    """Raises InvalidArgument unless it is a zip archive of plain files below its root, of bounded size,
+    that unpacks to what it says."""
+    if data.count(_DIRECTORY_ENTRY) > MAX_MEMBERS:
+        # Before it is read: a million entries would take the memory.
+        raise _unsafe(f"holds more than {MAX_MEMBERS} files")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        raise InvalidArgument(f"is no readable zip archive: {error}", "bundle_blob") from None
+            _check_members(members)
+            for member in members:
+                _check_content(archive, member)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, zlib.error) as error:
+        raise _unsafe(f"is no readable zip archive: {error}") from None
+
+
+def _check_members(members: Sequence[zipfile.ZipInfo]) -> None:
     if len(members) > MAX_MEMBERS:
-        raise InvalidArgument(f"holds more than {MAX_MEMBERS} files", "bundle_blob")
+        raise _unsafe(f"holds more than {MAX_MEMBERS} files")
     if sum(member.file_size for member in members) > MAX_UNPACKED_BYTES:
-        raise InvalidArgument(f"unpacks to more than {MAX_UNPACKED_BYTES} bytes", "bundle_blob")
+        raise _unsafe(f"unpacks to more than {MAX_UNPACKED_BYTES} bytes")
     for member in members:
-        split_path(member.filename.rstrip("/"), "bundle_blob")
+        name = member.filename[:80]
+        split_path(member.filename.removesuffix("/"), "bundle_blob")
+        if "\\" in member.filename or _DRIVE.match(member.filename):
+            raise _unsafe(f"holds a path of another system: {name!r}")
+        if any(len(part.encode()) > MAX_NAME_BYTES for part in member.filename.split("/")):
+            raise _unsafe(f"holds a name of more than {MAX_NAME_BYTES} bytes: {name!r}")
         if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise InvalidArgument(f"holds a link or device: {member.filename[:80]!r}", "bundle_blob")
+            raise _unsafe(f"holds a link or device: {name!r}")
         if member.flag_bits & 1:
-            raise InvalidArgument("is encrypted", "bundle_blob")
+            raise _unsafe(f"is encrypted: {name!r}")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise _unsafe(f"is compressed by another method than deflate: {name!r}")
+    _check_no_file_is_a_folder(members)
+
+
+def _check_no_file_is_a_folder(members: Sequence[zipfile.ZipInfo]) -> None:
+    files = {member.filename for member in members if not member.is_dir()}
+    for member in members:
+        parts = member.filename.removesuffix("/").split("/")
+        above = ["/".join(parts[:end]) for end in range(1, len(parts) + member.is_dir())]
+        if clash := next((path for path in above if path in files), None):
+            raise _unsafe(f"holds {clash[:80]!r} as a file and as a folder")
+
+
+def _check_content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    """A header may lie about the size; the checksum is compared at the end."""
+    with archive.open(member) as source:
+        left = member.file_size
+        while chunk := source.read(_READ_BYTES):
+            left -= len(chunk)
+    if left:
+        raise _unsafe(f"does not hold what it says: {member.filename[:80]!r}")
+
+
+def _unsafe(words: str) -> InvalidArgument:
+    return InvalidArgument(words, "bundle_blob")
 
 
 def note_use(tx: Tx, bundle_id: str, size: int, now_ms: int) -> None:

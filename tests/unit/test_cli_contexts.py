@@ -43,10 +43,11 @@ def test_the_environment_beats_the_current_context() -> None:
     assert choose_target(None, None, {}, KNOWN).address == "http://127.0.0.1:1"
 
 
-def test_inside_a_task_its_controller_comes_last_with_the_tasks_own_token() -> None:
+def test_inside_a_task_its_controller_beats_a_contexts_file_that_happens_to_lie_there() -> None:
     environ = {"IRIS_CONTROLLER_URL": "http://10.0.0.7:80", "IRIS_TASK_TOKEN": "mine"}
-    assert choose_target(None, None, environ, Contexts()) == Target("http://10.0.0.7:80", token="mine")
-    assert choose_target(None, None, environ, KNOWN).address == "http://127.0.0.1:1"
+    assert choose_target(None, None, environ, KNOWN) == Target("http://10.0.0.7:80", token="mine")
+    chosen = environ | {"IRIS_FED_CONTEXT": "far"}
+    assert choose_target(None, None, chosen, KNOWN) == Target("https://far.example.org")
 
 
 def test_a_url_that_a_context_names_brings_that_contexts_token() -> None:

@@ -38,7 +38,7 @@ EXPECTED: dict[str, set[Role]] = {
     "irisfed.v1.ClusterService/ReadLogs": {ADMIN, USER, PEER, JOB},
     "irisfed.v1.ClusterService/ListFiles": {ADMIN, USER, PEER, JOB},
     "irisfed.v1.ClusterService/ReadFile": {ADMIN, USER, PEER, JOB},
-    "irisfed.v1.ClusterService/ListJobEvents": {ADMIN, USER, DASHBOARD, JOB},
+    "irisfed.v1.ClusterService/ListJobEvents": {PEER, ADMIN, USER, DASHBOARD, JOB},
     "irisfed.v1.ClusterService/CheckPeer": {ADMIN},
     "irisfed.v1.ClusterService/CheckAdmission": {PEER},
 }

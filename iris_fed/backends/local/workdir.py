@@ -16,7 +16,7 @@ from pathlib import Path
 from iris_fed.errors import InvalidArgument
 from iris_fed.model.files import FileChunk, FileEntry, NoSuchFile, UnsafeBundle, split_path
 
-MAX_UNPACKED_BYTES = 4 * 1024**3
+MAX_UNPACKED_BYTES = 1024**3
 MAX_UNPACKED_FILES = 100_000
 _LASTING = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EINVAL})
 _COPY_BYTES = 1024 * 1024

@@ -27,6 +27,8 @@ from iris_fed.rpc.wire.resources import (
 )
 
 V = TypeVar("V", bytes, str)
+MAX_NAME_BYTES = 255
+"""Of one part of a path: what file systems take."""
 _PORT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
@@ -35,6 +37,7 @@ def submission_from_wire(request: Controller.LaunchJobRequest, bounds: Limits) -
 
     Raises InvalidArgument naming the first field that is illegal.
     """
+    size_without_bundle(request, bounds)
     return Submission(
         name=_name(request.name),
         spec=spec_from_wire(request, bounds),
@@ -43,6 +46,17 @@ def submission_from_wire(request: Controller.LaunchJobRequest, bounds: Limits) -
         bundle=request.bundle_blob,
         handoff=_handoff(request.federation) if request.HasField("federation") else None,
     )
+
+
+def size_without_bundle(request: Controller.LaunchJobRequest, bounds: Limits) -> None:
+    """What is not the bundle is kept in the database, and read with every look at the job."""
+    size = request.ByteSize() - len(request.bundle_blob)
+    if size > bounds.request_bytes:
+        raise InvalidArgument(
+            f"the request has {size} bytes beside its bundle; at most {bounds.request_bytes} are taken: "
+            "larger files go into the bundle",
+            "entrypoint",
+        )
 
 
 def spec_from_wire(request: Controller.LaunchJobRequest, bounds: Limits) -> JobSpec:
@@ -69,8 +83,8 @@ def spec_from_wire(request: Controller.LaunchJobRequest, bounds: Limits) -> JobS
         max_retries_failure=whole(request.max_retries_failure, 0, limits.MAX_RETRIES, "max_retries_failure"),
         max_retries_preemption=whole(request.max_retries_preemption, 0, limits.MAX_RETRIES, "max_retries_preemption"),
         max_task_failures=whole(request.max_task_failures, 0, bounds.replicas, "max_task_failures"),
-        setup_commands=_steps(entry.setup_commands, "entrypoint.setup_commands"),
-        setup_scripts=_steps(environment.setup_scripts, "environment.setup_scripts"),
+        setup_commands=_steps(entry.setup_commands, bounds, "entrypoint.setup_commands"),
+        setup_scripts=_steps(environment.setup_scripts, bounds, "environment.setup_scripts"),
         workdir_files=_files(entry.workdir_files, "entrypoint.workdir_files"),
         workdir_file_refs=_files(entry.workdir_file_refs, "entrypoint.workdir_file_refs"),
         bundle_id=optional_word(request.bundle_id, limits.MAX_KEY_CHARS, "bundle_id"),
@@ -117,8 +131,9 @@ def _submit_argv(request: Controller.LaunchJobRequest, bounds: Limits) -> tuple[
     return no_nul(request.submit_argv, "submit_argv")
 
 
-def _steps(steps: Sequence[str], field: str) -> tuple[str, ...]:
+def _steps(steps: Sequence[str], bounds: Limits, field: str) -> tuple[str, ...]:
     at_most(steps, limits.MAX_SETUP_STEPS, field)
+    size_within(steps, bounds.argv_bytes, field)
     return no_nul(steps, field)
 
 
@@ -150,8 +165,11 @@ def _files(files: Mapping[str, V], field: str) -> dict[str, V]:
     at_most(files, limits.MAX_WORKDIR_FILES, field)
     for path in files:
         parts = path.split("/")
-        if len(path) > limits.MAX_VALUE_CHARS or not path.isprintable() or any(p in ("", ".", "..") for p in parts):
+        wrong = any(part in ("", ".", "..") or len(part.encode()) > MAX_NAME_BYTES for part in parts)
+        if wrong or len(path) > limits.MAX_VALUE_CHARS or not path.isprintable():
             raise InvalidArgument(f"{path[:80]!r} is no file below the work directory", field)
+        if clash := next((above for end in range(1, len(parts)) if (above := "/".join(parts[:end])) in files), None):
+            raise InvalidArgument(f"{clash[:80]!r} is named as a file and as a folder", field)
     return dict(files)
 
 

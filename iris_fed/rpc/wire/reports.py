@@ -6,8 +6,9 @@ A row whose id or state makes no sense raises InvalidArgument; everything else i
 from iris_fed.errors import InvalidArgument
 from iris_fed.model import limits
 from iris_fed.model.ids import parse_job_id, parse_task_id
-from iris_fed.model.jobs import AttemptReport, JobReport, TaskReport
+from iris_fed.model.jobs import AttemptReport, JobEvent, JobReport, TaskReport
 from iris_fed.model.resources import Usage
+from iris_fed.rpc.gen.irisfed import cluster_pb2
 from iris_fed.rpc.gen.job import job_pb2
 from iris_fed.rpc.wire.checks import INT32_MAX, clamped, clipped, told_exit_code, told_time
 from iris_fed.rpc.wire.enums import JOB_STATES, TASK_STATES
@@ -102,4 +103,18 @@ def _usage(usage: job_pb2.ResourceUsage) -> Usage:
         cpu_millicores=clamped(usage.cpu_millicores),
         process_count=clamped(usage.process_count, INT32_MAX),
         disk_bytes=clamped(usage.disk_mb, _MAX_MEBIBYTES) * MEBIBYTE,
+    )
+
+
+def job_events_from_wire(answer: cluster_pb2.ListJobEventsResponse) -> tuple[JobEvent, ...]:
+    """What a peer tells of a job's story; of no job here yet (uid 0)."""
+    return tuple(
+        JobEvent(
+            0,
+            clamped(event.time_ms, limits.MAX_EPOCH_MS),
+            clipped(event.kind, limits.MAX_KEY_CHARS),
+            clipped(event.message),
+            clamped(event.task_index) if event.HasField("task_index") else None,
+        )
+        for event in answer.events[-limits.MAX_EVENTS_SHOWN :]
     )
