@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from iris_fed import __version__
-from iris_fed.cli import backend, cluster, config, context, database, job, peer, setup
+from iris_fed.cli import backend, cluster, config, context, database, job, peer, setup, user
 from iris_fed.cli import serve as serve_command
 from iris_fed.cli.demo.command import demo
+from iris_fed.cli.options import examples
 
 app = typer.Typer(
     name="iris-fed",
@@ -21,13 +22,14 @@ app = typer.Typer(
 app.add_typer(job.app, name="job")
 app.add_typer(peer.app, name="peer")
 app.add_typer(backend.app, name="backend")
+app.add_typer(user.app, name="user")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(context.app, name="context")
 app.add_typer(config.app, name="config")
 app.add_typer(database.app, name="db")
-app.command("serve")(serve_command.serve)
-app.command("init")(setup.init)
-app.command("demo")(demo)
+app.command("serve", epilog=examples("iris-fed serve --config iris-fed.yaml"))(serve_command.serve)
+app.command("init", epilog=examples("iris-fed init hub --name hub"))(setup.init)
+app.command("demo", epilog=examples("iris-fed demo", "iris-fed demo --once"))(demo)
 
 
 def _show_version(wanted: bool) -> None:

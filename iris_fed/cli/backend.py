@@ -2,7 +2,7 @@
 
 import typer
 
-from iris_fed.cli.options import Context, Controller, Json
+from iris_fed.cli.options import Context, Controller, Json, examples
 
 app = typer.Typer(help="Look at the controller's own backends.", no_args_is_help=True)
 
@@ -12,7 +12,7 @@ def _noun() -> None:
     """Look at the controller's own backends."""
 
 
-@app.command("list")
+@app.command("list", epilog=examples("iris-fed backend list"))
 def list_(json: Json = False, controller: Controller = None, context: Context = None) -> None:
     """List the backends: what they offer, what is free, how many tasks."""
     from iris_fed.cli.offers import BACKEND_COLUMNS, backend_row

@@ -2,7 +2,7 @@
 
 import typer
 
-from iris_fed.cli.options import Context, Controller, Json
+from iris_fed.cli.options import Context, Controller, Json, examples
 
 app = typer.Typer(help="Look at the controller itself.", no_args_is_help=True)
 
@@ -12,7 +12,7 @@ def _noun() -> None:
     """Look at the controller itself."""
 
 
-@app.command("info")
+@app.command("info", epilog=examples("iris-fed cluster info"))
 def info(json: Json = False, controller: Controller = None, context: Context = None) -> None:
     """Show the cluster's name, version, peers, and who you are to it."""
     from iris_fed.cli import formats

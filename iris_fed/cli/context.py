@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from iris_fed.cli.options import Json
+from iris_fed.cli import complete
+from iris_fed.cli.options import Json, examples
 from iris_fed.cli.parse import UsageError
 from iris_fed.errors import InvalidArgument, NotFound
 
@@ -14,10 +15,10 @@ app = typer.Typer(help="Name the controllers you speak to, and choose one.", no_
 
 URL_FILE = "controller.url"
 TOKEN_FILE = "admin.token"
-_NAME = Annotated[str, typer.Argument(metavar="NAME", help="The context's name.")]
+_NAME = Annotated[str, typer.Argument(metavar="NAME", help="The context's name.", autocompletion=complete.contexts)]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("iris-fed context list"))
 def list_(json: Json = False) -> None:
     """List the contexts; the current one is marked."""
     from iris_fed.cli.terminal import print_json, print_table
@@ -35,7 +36,7 @@ def list_(json: Json = False) -> None:
     print_table(("", "NAME", "CONTROLLER", "TOKEN FILE"), rows)
 
 
-@app.command("use")
+@app.command("use", epilog=examples("iris-fed context use hub"))
 def use(name: _NAME) -> None:
     """Make NAME the current context."""
     from iris_fed.cli.terminal import say
@@ -49,7 +50,13 @@ def use(name: _NAME) -> None:
     say(f"the current context is {name}: {known.contexts[name].controller}")
 
 
-@app.command("add")
+@app.command(
+    "add",
+    epilog=examples(
+        "iris-fed context add hub --state-dir hub/state",
+        "iris-fed context add far --controller https://far.example.org --token-file far.token",
+    ),
+)
 def add(
     name: _NAME,
     controller: Annotated[str, typer.Option("--controller", metavar="URL", help="The controller's URL.")] = "",

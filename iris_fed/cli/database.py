@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from iris_fed.cli.exits import CHECK_FAILED
-from iris_fed.cli.options import Json
+from iris_fed.cli.options import Json, examples
 from iris_fed.cli.parse import UsageError
 from iris_fed.cli.settings_file import ConfigFile, load, pick_config
 from iris_fed.errors import NotFound
@@ -19,7 +19,7 @@ def _noun() -> None:
     """Check a controller's database."""
 
 
-@app.command("check")
+@app.command("check", epilog=examples("iris-fed db check --config iris-fed.yaml"))
 def check(
     config: ConfigFile = None,
     state_dir: Annotated[

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from iris_fed.cli import complete, job_exec, job_files
 from iris_fed.cli.exits import CANNOT
-from iris_fed.cli.options import Context, Controller, JobName, JobNames, Json
+from iris_fed.cli.options import Context, Controller, JobName, JobNames, Json, examples
+from iris_fed.cli.options import text as _text
 from iris_fed.cli.parse import UsageError, parse_duration
 
 app = typer.Typer(help="Run, watch and end jobs.", no_args_is_help=True)
@@ -15,11 +17,15 @@ app = typer.Typer(help="Run, watch and end jobs.", no_args_is_help=True)
 MAX_REPLICAS = 10_000
 
 
-def _text(flag: str, metavar: str, help: str) -> object:
-    return typer.Option(flag, metavar=metavar, help=help, show_default=False)
+RUN_EXAMPLES = examples(
+    "iris-fed job run --gpu H100x8 -- python train.py --lr 0.1",
+    "iris-fed job run --workspace . --setup 'pip install -r requirements.txt' -- python train.py",
+    "iris-fed job run --replicas 4 --gang --gpu H100x8 --port rdzv -- python train.py",
+    "iris-fed job run --secret HF_TOKEN=env:HF_TOKEN --max-retries 2 --no-wait -- python train.py",
+)
 
 
-@app.command("run", context_settings={"allow_interspersed_args": False})
+@app.command("run", context_settings={"allow_interspersed_args": False}, epilog=RUN_EXAMPLES)
 def run(  # noqa: PLR0913 - one parameter a flag
     invocation: typer.Context,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What each task runs.")],
@@ -30,15 +36,29 @@ def run(  # noqa: PLR0913 - one parameter a flag
     memory: Annotated[str, _text("--memory", "8GB", "Memory of one replica.")] = "",
     disk: Annotated[str, _text("--disk", "100GB", "Disk of one replica.")] = "",
     replicas: Annotated[int, typer.Option(min=1, max=MAX_REPLICAS, help="Number of tasks.")] = 1,
-    target_cluster: Annotated[str, _text("--target-cluster", "CLUSTER", "Run it on this cluster only.")] = "",
-    backend: Annotated[str, _text("--backend", "BACKEND", "Run it on this backend of the controller only.")] = "",
+    gang: Annotated[bool, typer.Option("--gang", help="Start all tasks together or none.")] = False,
+    workspace: Annotated[str, _text("--workspace", "DIR", "Send this folder along, but for what git ignores.")] = "",
+    file: Annotated[list[str] | None, _text("--file", "LOCAL[:NAME]", "Send one file along; repeatable.")] = None,
+    setup: Annotated[list[str] | None, _text("--setup", "CMD", "Run this in a shell first; repeatable.")] = None,
+    setup_timeout: Annotated[str, _text("--setup-timeout", "10m", "End a setup that runs longer.")] = "",
+    secret: Annotated[list[str] | None, _text("--secret", "NAME=env:VAR", "A hidden variable; also file:PATH.")] = None,
+    target_cluster: Annotated[
+        str,
+        _text("--target-cluster", "CLUSTER", "Run it on this cluster only.", complete.peers),
+    ] = "",
+    backend: Annotated[
+        str, _text("--backend", "BACKEND", "Run it on this backend of the controller only.", complete.backends)
+    ] = "",
     region: Annotated[str, _text("--region", "REGION", "Run it in this region only.")] = "",
     zone: Annotated[str, _text("--zone", "ZONE", "Run it in this zone only.")] = "",
     constraint: Annotated[list[str] | None, _text("--constraint", "KEY=VALUE", "Also != > >= < <= in exists.")] = None,
+    prefer: Annotated[list[str] | None, _text("--prefer", "KEY=VALUE", "As --constraint, but only a wish.")] = None,
     priority: Annotated[str, _text("--priority", "BAND", "production, interactive, batch or system.")] = "",
     timeout: Annotated[str, _text("--timeout", "2h", "End an attempt that runs longer.")] = "",
     scheduling_timeout: Annotated[str, _text("--scheduling-timeout", "1h", "Give up if not started by then.")] = "",
     max_retries: Annotated[int, typer.Option(min=0, max=1000, help="Tries after a task's failure.")] = 0,
+    max_retries_preemption: Annotated[int, typer.Option(min=0, max=1000, help="Tries after a place's failure.")] = 0,
+    max_task_failures: Annotated[int, typer.Option(min=0, max=MAX_REPLICAS, help="Failed tasks to put up with.")] = 0,
     port: Annotated[list[str] | None, _text("--port", "NAME", "A port, handed over in IRIS_PORT_NAME.")] = None,
     if_exists: Annotated[str, _text("--if-exists", "POLICY", "error, keep or recreate a job of that name.")] = "",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the job's id and return.")] = False,
@@ -55,15 +75,18 @@ def run(  # noqa: PLR0913 - one parameter a flag
     import os
     import secrets
 
+    from iris_fed.cli.job_attachments import gather
     from iris_fed.cli.job_request import JobFlags, build_request, shown_argv
     from iris_fed.cli.job_run import Run, offer_cancel, submit_and_follow
     from iris_fed.cli.session import with_client
 
     flags = JobFlags(
         name, env or (), gpu, cpu, memory, disk, replicas, target_cluster, backend, region, zone, constraint or (),
-        priority, timeout, scheduling_timeout, max_retries, port or (), if_exists,
+        priority, timeout, scheduling_timeout, max_retries, port or (), if_exists, prefer or (),
+        setup or (), setup_timeout, gang, max_task_failures, max_retries_preemption,
     )  # fmt: skip
-    request = build_request(flags, command, os.environ, secrets.token_hex(3))
+    attachments = gather(secret or (), file or (), workspace, os.environ)
+    request = build_request(flags, command, os.environ, secrets.token_hex(3), attachments)
     request.submit_argv.extend(shown_argv(invocation.obj or (), len(command)))
     wanted = Run(request, wait=not no_wait, wait_timeout_s=_seconds(wait_timeout, "--wait-timeout"), json=json)
     try:
@@ -73,25 +96,41 @@ def run(  # noqa: PLR0913 - one parameter a flag
     raise typer.Exit(code)
 
 
-@app.command("list")
+@app.command(
+    "list",
+    epilog=examples(
+        "iris-fed job list --state running",
+        "iris-fed job list -A --cluster gpu-lab --sort failures",
+        "iris-fed job list --children-of sweep --json",
+    ),
+)
 def list_(  # noqa: PLR0913 - one parameter a flag
     all_jobs: Annotated[bool, typer.Option("-A", "--all", help="Everybody's jobs, of any age.")] = False,
-    state: Annotated[str, _text("--state", "STATE", "Only jobs in this state.")] = "",
-    user: Annotated[str, _text("--user", "USER", "This user's jobs.")] = "",
-    cluster: Annotated[str, _text("--cluster", "CLUSTER", "Only jobs that run there.")] = "",
+    state: Annotated[str, _text("--state", "STATE", "Only jobs in this state; several with commas.")] = "",
+    user: Annotated[str, _text("--user", "USER", "This user's jobs, of any age.")] = "",
+    prefix: Annotated[str, _text("--prefix", "NAME", "Only jobs whose name, or whole id, begins so.")] = "",
+    backend: Annotated[str, _text("--backend", "BACKEND", "Only jobs of this backend.", complete.backends)] = "",
+    cluster: Annotated[
+        str, _text("--cluster", "CLUSTER", "Only jobs of this peer; local = here.", complete.peers)
+    ] = "",
+    children_of: Annotated[str, _text("--children-of", "JOB", "The children of this job.", complete.jobs)] = "",
+    roots: Annotated[bool, typer.Option("--roots/--tree", help="Root jobs only, or children too.")] = True,
+    sort: Annotated[str, _text("--sort", "FIELD", "date, name, state, failures or preemptions.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many.")] = 100,
+    page: Annotated[str, _text("--page", "TOKEN", "Go on behind a list that ended with this token.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, until Ctrl+C.")] = False,
     json: Json = False,
     controller: Controller = None,
     context: Context = None,
 ) -> None:
-    """List jobs: yours, those that are active or of the last 24 hours."""
+    """List jobs: yours, those that are active or of the last 24 hours; with a filter those of any age."""
     from iris_fed.cli import job_list
     from iris_fed.cli.session import as_json, with_client
     from iris_fed.cli.terminal import print_json, print_table, say
-    from iris_fed.rpc.gen.cluster.controller_pb2 import Controller as Wire
 
-    wanted = job_list.Wanted(all_jobs, state, user, cluster, limit)
+    wanted = job_list.Wanted(
+        all_jobs, state, user, cluster, limit, prefix, backend, children_of, roots, job_list.sort_field(sort), page
+    )
     if watch and json:
         raise UsageError("--watch and --json exclude each other")
     if watch:
@@ -99,16 +138,16 @@ def list_(  # noqa: PLR0913 - one parameter a flag
             with_client(controller, context, lambda client: job_list.watch_list(client, wanted))
         return
     now_ms = job_list.now_ms()
-    jobs = with_client(controller, context, lambda client: job_list.list_wanted(client, wanted, now_ms))
+    found = with_client(controller, context, lambda client: job_list.list_wanted(client, wanted, now_ms))
     if json:
-        print_json(as_json(Wire.ListJobsResponse(jobs=jobs)))
+        print_json(as_json(found))
         return
-    print_table(job_list.COLUMNS, job_list.rows(jobs, now_ms))
-    if len(jobs) == limit:
-        say(f"the list ends at {limit} jobs; see more with --limit")
+    print_table(job_list.COLUMNS, job_list.rows(found.jobs, now_ms))
+    if more := job_list.more_text(found, limit):
+        say(more)
 
 
-@app.command("describe")
+@app.command("describe", epilog=examples("iris-fed job describe train"))
 def describe(job: JobName, json: Json = False, controller: Controller = None, context: Context = None) -> None:
     """Show everything about a job: state, tasks, attempts, events."""
     from iris_fed.cli import job_describe
@@ -126,9 +165,11 @@ def describe(job: JobName, json: Json = False, controller: Controller = None, co
     with_client(controller, context, show)
 
 
-@app.command("logs")
+@app.command("logs", epilog=examples("iris-fed job logs -f train", "iris-fed job logs train/3 --attempt 0 --tail 50"))
 def logs(  # noqa: PLR0913 - one parameter a flag
-    id: Annotated[str, typer.Argument(metavar="JOB|TASK", help="A job's or a task's id.")],
+    id: Annotated[
+        str, typer.Argument(metavar="JOB|TASK", help="A job's or a task's id.", autocompletion=complete.jobs)
+    ],
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Stay until the job has ended.")] = False,
     tail: Annotated[int, typer.Option(min=0, max=1_000_000, help="Only the last lines of each task; 0 = all.")] = 0,
     attempt: Annotated[int | None, typer.Option(min=0, max=1_000_000, help="This attempt, from 0.")] = None,
@@ -148,7 +189,7 @@ def logs(  # noqa: PLR0913 - one parameter a flag
     with_client(controller, context, lambda client: work(client, wanted, sys.stdout))
 
 
-@app.command("wait")
+@app.command("wait", epilog=examples("iris-fed job wait train eval --timeout 2h"))
 def wait(
     jobs: JobNames,
     timeout: Annotated[str, _text("--timeout", "10m", "Return after that long, with code 124.")] = "",
@@ -164,7 +205,7 @@ def wait(
     raise typer.Exit(with_client(controller, context, lambda client: wait_for_all(client, jobs, timeout_s, json)))
 
 
-@app.command("cancel")
+@app.command("cancel", epilog=examples("iris-fed job cancel train"))
 def cancel(jobs: JobNames, controller: Controller = None, context: Context = None) -> None:
     """Ask for the end of jobs; returns once that is accepted."""
     from iris_fed.cli.job_wait import cancel_all
@@ -174,7 +215,7 @@ def cancel(jobs: JobNames, controller: Controller = None, context: Context = Non
         raise typer.Exit(CANNOT)
 
 
-@app.command("events")
+@app.command("events", epilog=examples("iris-fed job events train"))
 def events(job: JobName, json: Json = False, controller: Controller = None, context: Context = None) -> None:
     """Show what happened to a job, oldest first."""
     from iris_fed.cli.job_describe import print_events
@@ -191,3 +232,18 @@ def events(job: JobName, json: Json = False, controller: Controller = None, cont
 
 def _seconds(text: str, option: str) -> float | None:
     return parse_duration(text, option) / 1000 if text else None
+
+
+app.command(
+    "exec",
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples(
+        "iris-fed job exec train -- nvidia-smi", "iris-fed job exec train/3 --timeout 5m -- py-spy dump -p 1"
+    ),
+)(job_exec.exec_)
+app.command("files", epilog=examples("iris-fed job files train", "iris-fed job files train/3 checkpoints --attempt 0"))(
+    job_files.files
+)
+app.command("fetch", epilog=examples("iris-fed job fetch train checkpoints results", "iris-fed job fetch train . all"))(
+    job_files.fetch
+)

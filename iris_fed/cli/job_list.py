@@ -1,40 +1,104 @@
 """Which jobs `job list` shows, and how."""
 
 import asyncio
+import os
+import shlex
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from iris_fed.cli import formats
+from iris_fed.cli.parse import UsageError
+from iris_fed.cli.session import full_id
 from iris_fed.client import Client
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.job import job_pb2
 
 RECENT_MS = 24 * 3600 * 1000
 WATCH_INTERVAL_S = 1.0
+MOST_A_PAGE = 1_000
 ACTIVE_STATES = (job_pb2.JOB_STATE_PENDING, job_pb2.JOB_STATE_BUILDING, job_pb2.JOB_STATE_RUNNING)
 COLUMNS = ("JOB", "STATE", "WHERE", "TASKS", "AGE", "TIME", "REASON")
+SORTS = {
+    "date": Controller.JOB_SORT_FIELD_DATE,
+    "name": Controller.JOB_SORT_FIELD_NAME,
+    "state": Controller.JOB_SORT_FIELD_STATE,
+    "failures": Controller.JOB_SORT_FIELD_FAILURES,
+    "preemptions": Controller.JOB_SORT_FIELD_PREEMPTIONS,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to list. `user` "" = me; `all_jobs` = everybody's, of any age. `state` "" = any."""
+    """What to list; "" = not given. `user` "" = me; `all_jobs` = everybody's, of any age."""
 
     all_jobs: bool = False
     state: str = ""
     user: str = ""
     cluster: str = ""
     limit: int = 100
+    prefix: str = ""
+    backend: str = ""
+    children_of: str = ""
+    roots: bool = True
+    sort: str = ""
+    page: str = ""
+
+    @property
+    def is_filtered(self) -> bool:
+        """Something says which jobs are meant, so that their age does not."""
+        named = (
+            self.all_jobs,
+            self.state,
+            self.user,
+            self.prefix,
+            self.backend,
+            self.children_of,
+            self.sort,
+            self.page,
+        )
+        return any(named)
 
 
-async def list_wanted(client: Client, wanted: Wanted, now_ms: int) -> list[job_pb2.JobStatus]:
-    """Root jobs, newest first, at most `wanted.limit`."""
-    query = _query(wanted)
-    if not wanted.all_jobs or wanted.user:
-        query.job_id_prefix = f"/{wanted.user or (await client.whoami()).user_id}/"
-    if wanted.all_jobs or wanted.state:
-        return [job async for job in client.list_jobs(query, limit=wanted.limit)]
-    return await _active_and_recent(client, query, wanted.limit, now_ms)
+def sort_field(text: str) -> str:
+    """Raises UsageError."""
+    if text and text.lower() not in SORTS:
+        raise UsageError(f"--sort {text!r}: choose one of {', '.join(SORTS)}")
+    return text.lower()
+
+
+async def list_wanted(client: Client, wanted: Wanted, now_ms: int) -> Controller.ListJobsResponse:
+    """At most `wanted.limit`, newest first unless sorted otherwise; with the token of what follows where
+    it is one list."""
+    query = await _query(client, wanted)
+    if not wanted.is_filtered:
+        return Controller.ListJobsResponse(jobs=await _active_and_recent(client, query, wanted.limit, now_ms))
+    found = Controller.ListJobsResponse()
+    while len(found.jobs) < wanted.limit:
+        query.limit = min(wanted.limit - len(found.jobs), MOST_A_PAGE)
+        answer = await client.jobs_page(query)
+        found.MergeFrom(answer)
+        query.page_token = answer.next_page_token
+        if not answer.jobs or not query.page_token:
+            break
+    if not query.page_token:
+        found.ClearField("next_page_token")
+        found.has_more = False
+    return found
+
+
+def more_text(found: Controller.ListJobsResponse, limit: int) -> str:
+    """How to see the rest; "" when this is all."""
+    if found.next_page_token:
+        return f"{len(found.jobs)} of {found.total_count} jobs; the next: --page {shlex.quote(found.next_page_token)}"
+    at_limit = len(found.jobs) >= limit and not found.HasField("total_count")
+    return f"the list ends at {limit} jobs; see more with --limit" if at_limit else ""
+
+
+def home(me: job_pb2.GetCurrentUserResponse, environ: Mapping[str, str]) -> str:
+    """What the ids of my jobs begin with: my user's, and inside a task those of its job's children."""
+    own = environ.get("IRIS_JOB_ID", "") if me.role == "job" else ""
+    return f"{own}/" if own else f"/{me.user_id}/"
 
 
 async def _active_and_recent(
@@ -96,19 +160,34 @@ async def watch_list(client: Client, wanted: Wanted) -> None:
     console = Console()
     with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
         while True:
-            table = render_table(COLUMNS, rows(await list_wanted(client, wanted, now_ms()), now_ms()), True)
-            live.update(Text.from_ansi(table), refresh=True)
+            found = await list_wanted(client, wanted, now_ms())
+            live.update(Text.from_ansi(render_table(COLUMNS, rows(found.jobs, now_ms()), True)), refresh=True)
             await asyncio.sleep(WATCH_INTERVAL_S)
 
 
-def _query(wanted: Wanted) -> Controller.JobQuery:
+async def _query(client: Client, wanted: Wanted) -> Controller.JobQuery:
     query = Controller.JobQuery(
-        scope=Controller.JOB_QUERY_SCOPE_ROOTS,
-        sort_field=Controller.JOB_SORT_FIELD_DATE,
-        sort_direction=Controller.SORT_DIRECTION_DESC,
+        scope=Controller.JOB_QUERY_SCOPE_ROOTS if wanted.roots else Controller.JOB_QUERY_SCOPE_ALL,
+        sort_field=SORTS[wanted.sort or "date"],
+        state_filter=wanted.state.lower() or None,
+        cluster=wanted.cluster or None,
+        backend_id=wanted.backend or None,
+        page_token=wanted.page or None,
     )
-    if wanted.state:
-        query.state_filter = wanted.state.lower()
-    if wanted.cluster:
-        query.cluster = wanted.cluster
+    if wanted.children_of:
+        query.scope = Controller.JOB_QUERY_SCOPE_CHILDREN
+        query.parent_job_id = await full_id(client, wanted.children_of)
+    elif wanted.prefix.startswith("/"):
+        query.job_id_prefix = wanted.prefix
+    elif wanted.user:
+        query.job_id_prefix = f"/{wanted.user}/{wanted.prefix}"
+    elif not wanted.all_jobs:
+        await _mine(client, query, wanted)
     return query
+
+
+async def _mine(client: Client, query: Controller.JobQuery, wanted: Wanted) -> None:
+    me = await client.whoami()
+    query.job_id_prefix = home(me, os.environ) + wanted.prefix
+    if me.role == "job":
+        query.scope = Controller.JOB_QUERY_SCOPE_ALL

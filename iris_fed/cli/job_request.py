@@ -1,9 +1,10 @@
 """From the flags of `job run` to the request that is sent."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from iris_fed.cli.job_attachments import NOTHING, Attachments
 from iris_fed.cli.parse import (
     UsageError,
     name_from_command,
@@ -59,10 +60,20 @@ class JobFlags:
     max_retries: int = 0
     ports: Sequence[str] = ()
     if_exists: str = ""
+    preferences: Sequence[str] = ()
+    setup: Sequence[str] = ()
+    setup_timeout: str = ""
+    gang: bool = False
+    max_task_failures: int = 0
+    max_retries_preemption: int = 0
 
 
 def build_request(
-    flags: JobFlags, command: Sequence[str], environ: Mapping[str, str], suffix: str
+    flags: JobFlags,
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    suffix: str,
+    attachments: Attachments = NOTHING,
 ) -> Controller.LaunchJobRequest:
     """`environ` gives the values of bare `-e KEY`; `suffix` makes a chosen name unique.
 
@@ -78,13 +89,17 @@ def build_request(
         memory_bytes=parse_size(flags.memory, "--memory") if flags.memory else 0,
         gpu=parse_gpu(flags.gpu) if flags.gpu else None,
         replicas=flags.replicas,
+        gang=flags.gang,
+        setup=flags.setup,
+        secrets=attachments.secrets,
+        files=attachments.files,
+        workspace=attachments.workspace,
     )
     if flags.disk:
         request.resources.disk_bytes = parse_size(flags.disk, "--disk")
     request.constraints.extend(_to_wire(constraint) for constraint in _constraints(flags))
     request.ports.extend(flags.ports)
-    if flags.max_retries:
-        request.max_retries_failure = flags.max_retries
+    _set_retries(request, flags)
     _set_times_and_choices(request, flags)
     return request
 
@@ -114,9 +129,20 @@ def _masked(pair: str) -> str:
     return f"{key}=***" if separator else key
 
 
+def _set_retries(request: Controller.LaunchJobRequest, flags: JobFlags) -> None:
+    if flags.max_retries:
+        request.max_retries_failure = flags.max_retries
+    if flags.max_retries_preemption:
+        request.max_retries_preemption = flags.max_retries_preemption
+    if flags.max_task_failures:
+        request.max_task_failures = flags.max_task_failures
+
+
 def _set_times_and_choices(request: Controller.LaunchJobRequest, flags: JobFlags) -> None:
     if flags.timeout:
         request.timeout.milliseconds = parse_duration(flags.timeout, "--timeout")
+    if flags.setup_timeout:
+        request.setup_timeout.milliseconds = parse_duration(flags.setup_timeout, "--setup-timeout")
     if flags.scheduling_timeout:
         request.scheduling_timeout.milliseconds = parse_duration(flags.scheduling_timeout, "--scheduling-timeout")
     if flags.priority:
@@ -127,6 +153,7 @@ def _set_times_and_choices(request: Controller.LaunchJobRequest, flags: JobFlags
 
 def _constraints(flags: JobFlags) -> list[Constraint]:
     found = [parse_constraint(text) for text in flags.constraints]
+    found += [replace(parse_constraint(text, "--prefer"), preferred=True) for text in flags.preferences]
     pins = ((CLUSTER_KEY, flags.target_cluster), (BACKEND_KEY, flags.backend))
     places = (("region", flags.region), ("zone", flags.zone))
     return found + [Constraint(key, Op.EQ, (value,)) for key, value in pins + places if value]
@@ -134,6 +161,8 @@ def _constraints(flags: JobFlags) -> list[Constraint]:
 
 def _to_wire(constraint: Constraint) -> job_pb2.Constraint:
     message = job_pb2.Constraint(key=constraint.key, op=f"CONSTRAINT_OP_{constraint.op}")
+    if constraint.preferred:
+        message.mode = job_pb2.CONSTRAINT_MODE_PREFERRED
     values = [_attribute(value) for value in constraint.values]
     if constraint.op is Op.IN:
         message.values.extend(values)

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _CPU = re.compile(r"(\d+(?:\.\d+)?)(m?)")
 # A count behind `x` has at most two digits, so that gtx1080 and rtx4090 are variants.
 _GPU = re.compile(r"(?P<variant>[a-z][a-z0-9._-]*?)(?:x(?P<times>\d{1,2})|:(?P<count>\d+))?")
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEY = r"(?P<key>[A-Za-z0-9][A-Za-z0-9._/-]*)"
 _COMPARISON = re.compile(_KEY + r"\s*(?P<op>==|!=|>=|<=|=|>|<)\s*(?P<value>\S.*)")
 _MEMBERSHIP = re.compile(_KEY + r"\s+in\s+\(?(?P<values>[^()]+?)\)?")
@@ -100,7 +100,7 @@ def parse_env(pairs: Iterable[str], inherited: dict[str, str]) -> dict[str, str]
     env: dict[str, str] = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")
-        if not _ENV_NAME.fullmatch(key):
+        if not ENV_NAME.fullmatch(key):
             raise UsageError(f"-e {pair!r}: write KEY=VALUE, the key of letters, digits and '_'")
         if not separator and key not in inherited:
             raise UsageError(f"-e {key}: it has no value here; write {key}=VALUE")
@@ -108,7 +108,7 @@ def parse_env(pairs: Iterable[str], inherited: dict[str, str]) -> dict[str, str]
     return env
 
 
-def parse_constraint(text: str) -> Constraint:
+def parse_constraint(text: str, option: str = "--constraint") -> Constraint:
     """`key=value`, `!=`, `>`, `>=`, `<`, `<=`, `key in a,b`, `key exists`, `key not exists`."""
     stripped = text.strip()
     if match := _EXISTENCE.fullmatch(stripped):
@@ -116,12 +116,12 @@ def parse_constraint(text: str) -> Constraint:
     if match := _MEMBERSHIP.fullmatch(stripped):
         values = tuple(value.strip() for value in match["values"].split(","))
         if not all(values):
-            raise UsageError(f"--constraint {text!r}: the list has an empty value")
+            raise UsageError(f"{option} {text!r}: the list has an empty value")
         return Constraint(match["key"], Op.IN, values)
     if match := _COMPARISON.fullmatch(stripped):
         op = _OPS[match["op"]]
-        return Constraint(match["key"], op, (_value(match["value"], op, text),))
-    raise UsageError(f"--constraint {text!r}: write key=value, key>=8, 'key in a,b' or 'key exists'")
+        return Constraint(match["key"], op, (_value(match["value"], op, f"{option} {text!r}"),))
+    raise UsageError(f"{option} {text!r}: write key=value, key>=8, 'key in a,b' or 'key exists'")
 
 
 def name_from_command(argv: Sequence[str], suffix: str) -> str:
@@ -147,7 +147,7 @@ def exit_code(job_succeeded: bool, ends: Sequence[tuple[bool, int | None]], with
     return min(codes[0] if codes[0] > 0 else 128 - codes[0], 255)
 
 
-def _value(text: str, op: Op, whole: str) -> Scalar:
+def _value(text: str, op: Op, what: str) -> Scalar:
     if op not in _ORDERINGS:
         return text.strip()
     try:
@@ -155,7 +155,7 @@ def _value(text: str, op: Op, whole: str) -> Scalar:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise UsageError(f"--constraint {whole!r}: {op.value} compares numbers, and {text!r} is none")
+        raise UsageError(f"{what}: {op.value} compares numbers, and {text!r} is none")
     return int(number) if number.is_integer() and abs(number) < MAX_INT64 else number
 
 

@@ -4,13 +4,14 @@ from typing import Annotated
 
 import typer
 
+from iris_fed.cli import complete
 from iris_fed.cli.exits import CHECK_FAILED
-from iris_fed.cli.options import Context, Controller, Json
+from iris_fed.cli.options import Context, Controller, Json, examples
 
 app = typer.Typer(help="Look at the controller's peers.", no_args_is_help=True)
 
 
-@app.command("list")
+@app.command("list", epilog=examples("iris-fed peer list"))
 def list_(json: Json = False, controller: Controller = None, context: Context = None) -> None:
     """List the peers: reachable or not, last contact, jobs there, what they offer."""
     from iris_fed.cli.job_list import now_ms
@@ -25,9 +26,9 @@ def list_(json: Json = False, controller: Controller = None, context: Context = 
     print_table(PEER_COLUMNS, [peer_row(peer, now_ms()) for peer in answer.peers])
 
 
-@app.command("check")
+@app.command("check", epilog=examples("iris-fed peer check gpu-lab"))
 def check(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The peer's name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The peer's name.", autocompletion=complete.peers)],
     json: Json = False,
     controller: Controller = None,
     context: Context = None,

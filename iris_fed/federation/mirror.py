@@ -14,12 +14,15 @@ from iris_fed.model.federation import Delta, PeerState, SentHandle, SyncAnswer
 from iris_fed.model.states import TERMINAL_JOB_STATES, SentState
 from iris_fed.store.commit import StaleDraft, commit
 from iris_fed.store.db import Tx
-from iris_fed.store.handles import load_peer, open_sent, save_peer, sent_by_nonce, update_sent
+from iris_fed.store.handles import is_news_overdue, load_peer, open_sent, save_peer, sent_by_nonce, update_sent
 from iris_fed.store.jobs import attempts_of, job_by_id, load_draft
 from iris_fed.telemetry import get_logger
 
 ROOT_DEPTH = 2
 """Slashes in the id of a root job: `/<user>/<job>`."""
+
+OVERDUE_MS = 60_000
+"""Within a minute of its acknowledgement a job is reported, and of its cancel it has ended."""
 
 log = get_logger(__name__)
 
@@ -45,13 +48,15 @@ class FullSet:
 class Applied:
     """What an answer did: jobs changed, incarnations to cancel there, and rows passed over.
 
-    `missing`: a full set lacked a handle, so that another must be asked for."""
+    `missing`: a full set lacked a handle. `overdue`: news of an acknowledged job should have come by
+    now. Either way a full set must be asked for."""
 
     state: PeerState
     changed: frozenset[int]
     strays: tuple[tuple[str, str], ...]
     skipped: int
     missing: bool
+    overdue: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,8 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
         missing = _note_missing(tx, full, terms)
     state = _next_state(state, answer, terms, finished=finished, in_full_set=full is not None)
     save_peer(tx, state)
-    return Applied(state, frozenset(changed | missing), tuple(strays), skipped, bool(missing))
+    overdue = is_news_overdue(tx, terms.peer, terms.now_ms - OVERDUE_MS)
+    return Applied(state, frozenset(changed | missing), tuple(strays), skipped, bool(missing), overdue)
 
 
 def _children_first(deltas: Sequence[Delta]) -> list[Delta]:

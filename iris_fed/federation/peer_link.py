@@ -1,7 +1,7 @@
 """One peer: its heartbeat, its feed and our outbox to it. Nothing here touches another peer's link."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from iris_fed.supervise import Wakeup, supervise
 from iris_fed.telemetry import get_logger
 
 PAGE_DELTAS = 500
+FULL_SET_AGAIN_S = 60.0
 MISSING_ASKS = 4
 """Full sets asked for within the grace after which a missing job is lost."""
 RETRY_BASE_MS = 200
@@ -61,7 +62,7 @@ class PeerLink:
         self._page_cursor = ""
         self._full_due = float("inf")
         self._cursor_refusals = 0
-        self._full_wanted = asyncio.Event()
+        self._full_at = float("-inf")
         self._heard = asyncio.Event()
         self._sync_wake = Wakeup()
         self.outbox = Outbox(runtime, settings, peer, client, bundles, lambda: self._state)
@@ -108,10 +109,6 @@ class PeerLink:
         """Until the peer's backends are known."""
         if self._state.backends is None:
             await self._heard.wait()
-
-    def want_full_set(self) -> None:
-        """Ask for everything at once, breaking a wait in progress."""
-        self._full_wanted.set()
 
     # --- heartbeat ---
 
@@ -203,31 +200,20 @@ class PeerLink:
 
     async def _sync_once(self) -> tuple[SyncRequest, SyncAnswer, Applied]:
         now = anyio.current_time()
-        full_asked = self._full_wanted.is_set() or not self._state.full_set_done or self._full_due <= now
-        self._full_wanted.clear()
+        full_asked = not self._state.full_set_done or self._full_due <= now
         in_pages = self._full is not None and bool(self._page_cursor)
         cursor = self._page_cursor if in_pages else "" if full_asked else self._state.cursor
         wait_ms = 0 if not cursor or in_pages else min(self._settings.long_poll_ms, self._until_full_set_ms(now))
         request = SyncRequest(requester=self._runtime.cluster, cursor=cursor, wait_ms=wait_ms, max_deltas=PAGE_DELTAS)
         asked_ms = self._runtime.clock.now_ms()
-        answer = await self._ask(request)
+        with anyio.fail_after(wait_ms / 1000 + self._settings.call_timeout_s):
+            answer = await self.client.sync(request)
         if cursor and not in_pages:
             self._cursor_refusals = self._cursor_refusals + 1 if answer.cursor_stale else 0
         return request, answer, await self._apply(request, answer, asked_ms)
 
     def _until_full_set_ms(self, now: float) -> int:
         return self._settings.long_poll_ms if self._full_due == float("inf") else int((self._full_due - now) * 1000)
-
-    async def _ask(self, request: SyncRequest) -> SyncAnswer:
-        """One call in flight; a wish for a full set breaks a long poll and asks anew."""
-        deadline_s = request.wait_ms / 1000 + self._settings.call_timeout_s
-        with anyio.fail_after(deadline_s):
-            answer = await _unless(self._full_wanted, self.client.sync(request))
-            if answer is not None:
-                return answer
-            self._full_wanted.clear()
-            self._full, self._page_cursor = None, ""
-            return await self.client.sync(replace(request, cursor="", wait_ms=0))
 
     async def _apply(self, request: SyncRequest, answer: SyncAnswer, asked_ms: int) -> Applied:
         if answer.cursor_stale:
@@ -248,8 +234,8 @@ class PeerLink:
             self._heard.set()
         self._page_cursor = answer.next_cursor if answer.more else ""
         if full is not None and not answer.more:
-            again_s = self._settings.lost_after_s / MISSING_ASKS
-            self._full, self._full_due = None, anyio.current_time() + again_s if applied.missing else float("inf")
+            self._full, self._full_at = None, anyio.current_time()
+        self._full_due = self._next_full_set(applied)
         if applied.skipped:
             log.warning("sync.rows_skipped", peer=self.peer, count=applied.skipped)
         if back:
@@ -257,6 +243,15 @@ class PeerLink:
         elif first_full_set and self._state.full_set_done:
             self.outbox.wake()
         return applied
+
+    def _next_full_set(self, applied: Applied) -> float:
+        """When to ask for everything again, by the loop's clock: while a job is missing, after rows
+        that could not be read, and when news of a job is overdue; never more often than that."""
+        if applied.missing:
+            return self._full_at + self._settings.lost_after_s / MISSING_ASKS
+        if applied.skipped or applied.overdue:
+            return max(anyio.current_time(), self._full_at + FULL_SET_AGAIN_S)
+        return self._full_due if self._full_due > self._full_at else float("inf")
 
     async def _sync_failed(self, error: Exception) -> None:
         self._full, self._page_cursor = None, ""
@@ -266,19 +261,6 @@ class PeerLink:
             log.warning("sync.failed", peer=self.peer, error=_words(error))
             words = _words(error)
             await self._change_state(lambda state: replace(state, last_error=words))
-
-
-async def _unless(event: asyncio.Event, call: Awaitable[T]) -> T | None:
-    """The call's result, or None when `event` was set first (the call is cancelled then)."""
-    calling = asyncio.ensure_future(call)
-    watching = asyncio.ensure_future(event.wait())
-    try:
-        await asyncio.wait({calling, watching}, return_when=asyncio.FIRST_COMPLETED)
-        return calling.result() if calling.done() else None
-    finally:
-        for task in (calling, watching):
-            task.cancel()
-        await asyncio.gather(calling, watching, return_exceptions=True)
 
 
 def _words(error: Exception) -> str:

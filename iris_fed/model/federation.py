@@ -20,7 +20,7 @@ class SentHandle:
     `lost`: it was closed because the peer no longer knew it.
     `refusal`: why the handoff is over, or will be once the peer has heard that it must not run it.
     `database_id` is the peer's that the last delivery was meant for.
-    `deliveries` counts requests that left, `tries` failures in a row of what is to be sent now.
+    `deliveries` counts requests that were about to leave, `tries` failures in a row of what is to be sent now.
     """
 
     nonce: str

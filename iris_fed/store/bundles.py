@@ -160,10 +160,6 @@ def note_use(tx: Tx, bundle_id: str, size: int, now_ms: int) -> None:
     )
 
 
-def is_known(tx: Tx, bundle_id: str) -> bool:
-    return tx.execute("SELECT 1 FROM bundles WHERE bundle_id = ?", (bundle_id,)).fetchone() is not None
-
-
 def take_unused(tx: Tx, before_ms: int, keep: frozenset[str], limit: int) -> list[str]:
     """Forget bundles that no job names and that were last used before then, but for those to `keep`;
     returns their ids."""

@@ -72,6 +72,18 @@ def next_due_ms(tx: Tx, peer: str) -> int | None:
     return None if row["at"] is None else int(row["at"])
 
 
+def is_news_overdue(tx: Tx, peer: str, before_ms: int) -> bool:
+    """Whether a job that was acknowledged before then was never reported, or one whose cancel was
+    acknowledged has not ended."""
+    row = tx.execute(
+        "SELECT 1 FROM federated_jobs f JOIN jobs j ON j.job_id = f.job_id AND j.nonce = f.nonce"
+        " WHERE f.direction = 'SENT' AND f.state = 'HANDED_OFF' AND f.counterpart = ? AND f.missing_since_ms IS NULL"
+        " AND (j.peer_status = 'ASSIGNED' AND f.acked_ms < ? OR f.cancel_acked = 1 AND f.cancelled_ms < ?) LIMIT 1",
+        (peer, before_ms, before_ms),
+    ).fetchone()
+    return row is not None
+
+
 def cancelled_children(tx: Tx, peer: str) -> list[tuple[str, str]]:
     """Mirrored children whose end was asked for and has not come: job id here, nonce of their root."""
     rows = tx.execute(

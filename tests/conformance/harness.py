@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from iris_fed.backends.base import AttemptEnd, Backend, Ended, EndKind, LaunchRequest, Owner, Running, Sampled
+from iris_fed.backends.base import AttemptEnd, Backend, Building, Ended, EndKind, LaunchRequest, Owner, Running, Sampled
 from iris_fed.backends.local import cgroup, procfs
 from iris_fed.backends.local.backend import LocalBackend
 from iris_fed.backends.local.client import wait_for_exit
@@ -54,6 +54,7 @@ class Witness:
     """Observes one backend from the start, and waits for what must come."""
 
     def __init__(self, backend: Backend) -> None:
+        self.building: dict[str, Building] = {}
         self.running: dict[str, Running] = {}
         self.ended: dict[str, Ended] = {}
         self.sampled: dict[str, Sampled] = {}
@@ -64,6 +65,10 @@ class Witness:
     async def until_running(self, uid: str) -> Running:
         await self._until(lambda: uid in self.running)
         return self.running[uid]
+
+    async def until_building(self, uid: str) -> Building:
+        await self._until(lambda: uid in self.building)
+        return self.building[uid]
 
     async def until_ended(self, uid: str) -> Ended:
         await self._until(lambda: uid in self.ended)
@@ -87,6 +92,8 @@ class Witness:
                 uid = observation.attempt_uid
                 self.order.setdefault(uid, []).append(type(observation).__name__)
                 match observation:
+                    case Building():
+                        self.building[uid] = observation
                     case Running():
                         self.running[uid] = observation
                     case Ended():
@@ -124,6 +131,10 @@ class Harness(ABC):
 
     @abstractmethod
     async def exit(self, uid: str, code: int) -> None: ...
+
+    @abstractmethod
+    async def finish_setup(self, uid: str) -> None:
+        """A setup of the command `read -r _ < <folder>/gate` is done."""
 
     @abstractmethod
     async def die(self, uid: str, number: signal.Signals) -> None:
@@ -171,6 +182,9 @@ class ScriptedHarness(Harness):
 
     async def exit(self, uid: str, code: int) -> None:
         self._engine.finish(uid, code)
+
+    async def finish_setup(self, uid: str) -> None:
+        self._engine.setup_done(uid)
 
     async def die(self, uid: str, number: signal.Signals) -> None:
         self._engine.end(uid, AttemptEnd(EndKind.SIGNALED, 128 + number, number, f"ended by {number.name}"))
@@ -231,6 +245,9 @@ class LocalHarness(Harness):
 
     async def exit(self, uid: str, code: int) -> None:
         self._pull(uid, f"exit {code}")
+
+    async def finish_setup(self, uid: str) -> None:
+        (self.folder / "gate").write_text("go\n")
 
     async def die(self, uid: str, number: signal.Signals) -> None:
         self._pull(uid, f"die {number.value}")

@@ -10,7 +10,7 @@ import sys
 import termios
 import time
 
-from tests.e2e.clusters import COMMAND, COMMAND_LIMIT_S
+from tests.e2e.command import COMMAND, COMMAND_LIMIT_S
 
 CTRL_C = b"\x03"
 _TAKE_TERMINAL = (

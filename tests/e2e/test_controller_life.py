@@ -8,11 +8,13 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from tests.e2e.clusters import Cluster, Federation, poll, runs
+from tests.e2e.clusters import Cluster, Federation, runs
+from tests.e2e.command import poll
 
 # Writes a number every few milliseconds until it gets its cue, then what it came to.
 COUNT = 'i=0; while [ ! -e "$CUE" ]; do echo $i; i=$((i+1)); sleep 0.01; done; echo last $i; exit 9'
@@ -118,7 +120,7 @@ def test_an_attempt_whose_launcher_was_killed_goes_on_and_ends_without_an_exit_c
     assert hub.run("job", "run", "--", "true").code == 0, "the next launcher works"
 
 
-def _ended(attempt: dict[str, object]) -> dict[str, object] | None:
+def _ended(attempt: dict[str, Any]) -> dict[str, Any] | None:
     return attempt if "finishedAt" in attempt else None
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.clusters import ME, Cluster, clean_environment, iris_fed
+from tests.e2e.clusters import ME, Cluster
+from tests.e2e.command import clean_environment, iris_fed
 from tests.e2e.terminal import CTRL_C, Terminal
 
 EXITS: list[tuple[list[str], int, str]] = [

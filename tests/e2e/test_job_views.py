@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.clusters import ME, Cluster, Federation, all_at_once
+from tests.e2e.clusters import ME, Cluster, Federation
+from tests.e2e.command import all_at_once
 from tests.e2e.terminal import CTRL_C, Terminal
 
 TWO_DAYS_MS = 2 * 24 * 3600 * 1000

@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 
-from tests.e2e.clusters import ME, Cluster, all_at_once, end_all
+from tests.e2e.clusters import ME, Cluster, end_all
+from tests.e2e.command import all_at_once
 
 
 class _Website(http.server.BaseHTTPRequestHandler):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.e2e.clusters import Cluster, Ended, all_at_once, clean_environment, iris_fed
+from tests.e2e.clusters import Cluster
+from tests.e2e.command import Ended, all_at_once, clean_environment, iris_fed
 
 SHELLS = ("bash", "zsh", "fish")
 

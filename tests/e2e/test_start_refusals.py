@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.clusters import Cluster, all_at_once, iris_fed
+from tests.e2e.clusters import Cluster
+from tests.e2e.command import all_at_once, iris_fed
 
 
 def _refusal(cluster: Cluster) -> str:

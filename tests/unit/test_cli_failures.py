@@ -57,6 +57,7 @@ def test_a_controller_that_does_not_know_a_call_is_told_from_one_that_is_away() 
 
 def test_only_what_may_go_better_is_asked_again() -> None:
     assert passes(_failed(Code.UNAVAILABLE, "shutting down"))
+    assert passes(_failed(Code.CANCELED, "Request was cancelled"))
     assert passes(_failed(Code.INTERNAL, "protocol error: unexpected EOF"))
     assert not passes(_failed(Code.INTERNAL, "internal error"))
     assert not passes(_failed(Code.NOT_FOUND, "no such job"))

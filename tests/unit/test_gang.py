@@ -1,5 +1,6 @@
 """Members of a gang run together or not at all."""
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -173,15 +174,109 @@ def test_a_cancelled_gang_ends_as_cancelled_not_as_a_broken_round() -> None:
 
 
 def waiting(uid: int, cpus: int, replicas: int = 1, *, together: bool = False, at: int = 0) -> Job:
-    spec = JobSpec(
-        ("true",), Resources(cpus * 1000, 0), replicas=replicas, coscheduling_group_by="x" if together else None
-    )
-    return new_job(Submission("x", spec), f"/a/{uid}", "a", "a", at).__class__(
-        **{
-            **{
-                name: getattr(new_job(Submission("x", spec), f"/a/{uid}", "a", "a", at), name)
-                for name in Job.__slots__
-            },
-            "uid": uid,
-        }
-    )
+    group = "x" if together else None
+    spec = JobSpec(("true",), Resources(cpus * 1000, 0), replicas=replicas, coscheduling_group_by=group)
+    return replace(new_job(Submission("x", spec), f"/a/{uid}", "a", "a", at), uid=uid)
+
+
+def node(name: str, free: int, total: int) -> NodeFree:
+    return NodeFree(name, free * 1000, 2**40, {}, NodeShape(total * 1000, 2**40))
+
+
+def place(backend: str, *nodes: NodeFree) -> Place:
+    largest = max((one.total for one in nodes if one.total is not None), key=lambda shape: shape.cpu_millicores)
+    return Place(BackendSummary(backend, backend, "local", largest_node=largest), nodes)
+
+
+def plan(
+    jobs: list[Job], *places: Place, now: int = 0, hold_after: int = HOUR_MS, not_before: tuple[int, int] = (-1, 0)
+) -> Plan:
+    """`not_before`: one task index of the first job, and its back-off."""
+    queues = []
+    for number, job in enumerate(jobs):
+        tasks = (
+            Task(
+                job_uid=job.uid,
+                index=index,
+                submitted_ms=0,
+                not_before_ms=not_before[1] if number == 0 and index == not_before[0] else 0,
+            )
+            for index in range(job.task_count)
+        )
+        queues.append(DemandQueue(job.demand, iter([QueuedJob(job, tasks)])))
+    return choose_places(queues, places, now, Patience(256, hold_after))
+
+
+def where(found: Plan) -> list[tuple[int, int, str]]:
+    return [(one.job_uid, one.task_index, one.node) for one in found.placed]
+
+
+def test_a_gang_is_placed_whole_over_several_nodes() -> None:
+    found = plan([waiting(1, 4, 3, together=True)], place("p", node("n1", 8, 8), node("n2", 4, 4)))
+    assert sorted(where(found)) == [(1, 0, "n2"), (1, 1, "n1"), (1, 2, "n1")]
+    assert found.waiting == {}
+
+
+def test_a_gang_of_which_only_some_would_fit_starts_none_and_smaller_jobs_behind_it_go_on() -> None:
+    big, small = waiting(1, 4, 3, together=True), waiting(2, 1, at=5)
+    found = plan([big, small], place("p", node("n", 8, 16)))
+    assert where(found) == [(2, 0, "n")]
+    assert found.waiting == {big.demand: "waiting for room for all 3 replicas at once; 2 would fit now"}
+
+
+def test_a_gang_does_not_spread_over_backends() -> None:
+    big = waiting(1, 4, 2, together=True)
+    assert where(plan([big], place("p", node("n", 4, 8)), place("q", node("m", 4, 8)))) == []
+    assert where(plan([big], place("p", node("n", 4, 8)), place("q", node("m", 8, 8)))) == [(1, 0, "m"), (1, 1, "m")]
+
+
+def test_what_a_gang_was_given_is_not_given_again() -> None:
+    found = plan([waiting(1, 4, 2, together=True), waiting(2, 1, at=5)], place("p", node("n", 8, 8)))
+    assert [uid for uid, _, _ in where(found)] == [1, 1]
+
+
+def test_a_gang_waits_until_the_last_back_off_of_its_members_is_over() -> None:
+    big = waiting(1, 1, 2, together=True)
+    room = place("p", node("n", 8, 8))
+    assert where(plan([big], room, now=99, not_before=(1, 100))) == []
+    assert [index for _, index, _ in where(plan([big], room, now=100, not_before=(1, 100)))] == [0, 1]
+
+
+def test_room_is_held_for_a_gang_that_has_waited_long_on_every_node_that_it_may_use() -> None:
+    big, small = waiting(1, 4, 3, together=True), waiting(2, 1, at=HOUR_MS)
+    found = plan([big, small], place("p", node("n1", 4, 8), node("n2", 0, 4)), now=HOUR_MS)
+    assert where(found) == []
+    assert "what is freed is held for it" in found.waiting[big.demand]
+    assert "held for a stronger job" in found.waiting[small.demand]
+
+
+def test_nothing_is_held_for_a_gang_that_could_not_run_if_all_were_free() -> None:
+    big, small = waiting(1, 4, 4, together=True), waiting(2, 1, at=HOUR_MS)
+    found = plan([big, small], place("p", node("n1", 4, 8), node("n2", 0, 4)), now=10 * HOUR_MS)
+    assert where(found) == [(2, 0, "n1")]
+    assert "held" not in found.waiting[big.demand]
+
+
+# --- what members are told of each other ---
+
+
+def launch(index: int, *ports: str) -> Launch:
+    request = LaunchRequest(f"u{index}", f"/a/g/{index}", ("true",), {"OWN": "1"}, Resources(), ports)
+    return Launch("local", request, index, "/a/g")
+
+
+def test_members_learn_addresses_and_ports_in_the_order_of_their_indexes() -> None:
+    ports = {"u0": {"rdzv": 10, "http-2": 11}, "u1": {"rdzv": 20, "http-2": 21}}
+    told = with_siblings([launch(0, "rdzv", "http-2"), launch(1, "rdzv", "http-2")], ["h0", "h1"], ports)
+    for number, member in enumerate(told):
+        env = member.request.env
+        assert (env["OWN"], env["IRIS_GANG_ADDRESSES"]) == ("1", "h0,h1")
+        assert (env["IRIS_GANG_PORTS_RDZV"], env["IRIS_GANG_PORTS_HTTP_2"]) == ("10,20", "11,21")
+        assert member.request.given_ports == ports[f"u{number}"]
+    assert [member.gang for member in told] == ["", ""]
+
+
+def test_the_place_of_a_member_that_succeeded_before_stays_empty() -> None:
+    told = with_siblings([launch(1, "rdzv"), launch(3, "rdzv")], ["h1", "h3"], {"u1": {"rdzv": 1}, "u3": {"rdzv": 3}})
+    assert told[0].request.env["IRIS_GANG_ADDRESSES"] == ",h1,,h3"
+    assert told[0].request.env["IRIS_GANG_PORTS_RDZV"] == ",1,,3"
