@@ -1,6 +1,7 @@
 """What the shell offers after a tab. It never waits long, says nothing, and offers nothing when it cannot know."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,12 @@ def jobs(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of my newest jobs; whole ids once a `/` was typed."""
 
     async def ask(client: "Client") -> list[str]:
+        from iris_fed.cli.session import home
         from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 
-        home = "" if incomplete.startswith("/") else f"/{(await client.whoami()).user_id}/"
-        query = Controller.JobQuery(job_id_prefix=home + incomplete, limit=MAX_OFFERED)
-        return [job.job_id.removeprefix(home) for job in (await client.jobs_page(query)).jobs]
+        mine = "" if incomplete.startswith("/") else home(await client.whoami(), os.environ)
+        query = Controller.JobQuery(job_id_prefix=mine + incomplete, limit=MAX_OFFERED)
+        return [job.job_id.removeprefix(mine) for job in (await client.jobs_page(query)).jobs]
 
     return _ask(ctx, ask)
 

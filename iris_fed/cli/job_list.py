@@ -4,12 +4,12 @@ import asyncio
 import os
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from iris_fed.cli import formats
 from iris_fed.cli.parse import UsageError
-from iris_fed.cli.session import full_id
+from iris_fed.cli.session import full_id, home
 from iris_fed.client import Client
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.job import job_pb2
@@ -95,12 +95,6 @@ def more_text(found: Controller.ListJobsResponse, limit: int) -> str:
     return f"the list ends at {limit} jobs; see more with --limit" if at_limit else ""
 
 
-def home(me: job_pb2.GetCurrentUserResponse, environ: Mapping[str, str]) -> str:
-    """What the ids of my jobs begin with: my user's, and inside a task those of its job's children."""
-    own = environ.get("IRIS_JOB_ID", "") if me.role == "job" else ""
-    return f"{own}/" if own else f"/{me.user_id}/"
-
-
 async def _active_and_recent(
     client: Client, query: Controller.JobQuery, limit: int, now_ms: int
 ) -> list[job_pb2.JobStatus]:
@@ -181,7 +175,7 @@ async def _query(client: Client, wanted: Wanted) -> Controller.JobQuery:
         query.job_id_prefix = wanted.prefix
     elif wanted.user:
         query.job_id_prefix = f"/{wanted.user}/{wanted.prefix}"
-    elif not wanted.all_jobs:
+    elif not wanted.all_jobs or wanted.prefix:
         await _mine(client, query, wanted)
     return query
 
