@@ -17,6 +17,7 @@ from iris_fed.controller.observe import apply_observations
 from iris_fed.controller.placing import Terms, place_waiting
 from iris_fed.decide.backoff import backoff_ms
 from iris_fed.decide.placement import Place
+from iris_fed.errors import ResourceExhausted, Unavailable
 from iris_fed.model.jobs import Attempt, Job, LiveAttempt
 from iris_fed.model.observed import AttemptEnd, Ended, EndKind, Observation
 from iris_fed.model.resources import BackendSummary
@@ -178,20 +179,25 @@ class ControlLoop:
             self.wake()
 
     async def _apply(self, batch: Sequence[Observation]) -> None:
-        """Commit what was seen, trying for ever: an observation that was taken is told only once."""
+        """Commit what was seen. While the database cannot be written it is tried for ever: an
+        observation that was taken is told only once. One that cannot be is left out, not those beside it."""
         tries = 0
         while True:
-            now_ms = self._clock.now_ms()
+            apply = partial(apply_observations, batch=batch, now_ms=self._clock.now_ms(), entropy=self._entropy)
             try:
-                changed = await self._db.write(
-                    partial(apply_observations, batch=batch, now_ms=now_ms, entropy=self._entropy)
-                )
-                break
-            except Exception as error:
+                self._signals.publish(await self._db.write(apply))
+                return
+            except (ResourceExhausted, Unavailable) as error:
                 tries += 1
-                log.error("observations.not_stored", count=len(batch), exc_info=error)
+                log.error("observations.not_stored", count=len(batch), error=error.message)
                 await anyio.sleep(backoff_ms(tries, RETRY_BASE_MS, RETRY_MAX_MS, self._entropy.jitter()) / 1000)
-        self._signals.publish(changed)
+            except Exception as error:
+                if len(batch) == 1:
+                    log.error("observation.refused", observation=repr(batch[0]), exc_info=error)
+                    return
+                break
+        for observation in batch:
+            await self._apply([observation])
 
     async def _recover(self, backend: Backend) -> None:
         """Meet what runs already: follow our own, restart what a crash kept from starting, and end
