@@ -47,6 +47,8 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("iris-fed: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except SystemExit as end:  # how a shell's completion ends
+        outcome = end.code
     return outcome if isinstance(outcome, int) else 0
 
 

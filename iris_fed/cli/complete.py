@@ -1,6 +1,5 @@
 """What the shell offers after a tab. It never waits long, says nothing, and offers nothing when it cannot know."""
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -64,6 +63,8 @@ def _ask(ctx: typer.Context, work: Callable[["Client"], Awaitable[list[str]]]) -
     from iris_fed.cli.session import with_client
 
     async def bounded(client: "Client") -> list[str]:
+        import asyncio
+
         async with asyncio.timeout(LIMIT_S):
             return await work(client)
 

@@ -236,7 +236,6 @@ def _seconds(text: str, option: str) -> float | None:
 
 app.command(
     "exec",
-    context_settings={"allow_interspersed_args": False},
     epilog=examples(
         "iris-fed job exec train -- nvidia-smi", "iris-fed job exec train/3 --timeout 5m -- py-spy dump -p 1"
     ),

@@ -4,7 +4,7 @@ import shlex
 from typing import Any
 
 from iris_fed.cli import formats
-from iris_fed.cli.job_list import now_ms, run_time_ms
+from iris_fed.cli.job_list import COLUMNS, now_ms, rows, run_time_ms
 from iris_fed.cli.session import as_json
 from iris_fed.cli.terminal import one_line, print_fields, print_table
 from iris_fed.client import Client
@@ -26,9 +26,16 @@ _SIGNS = {
 }
 
 
+MAX_CHILDREN_SHOWN = 20
+MAX_CHILDREN_TOLD = 1_000
+
+
 async def description(client: Client, job_id: str) -> dict[str, Any]:
-    """The job's status and request, its tasks and its events, as one document."""
-    document = as_json(await client.job(job_id))
+    """The job's status and request, its tasks, children and events, as one document."""
+    answer = await client.job(job_id)
+    document = as_json(answer)
+    children = await _children(client, answer.job, MAX_CHILDREN_TOLD)
+    document["children"] = as_json(children).get("jobs", [])
     document["tasks"] = as_json(await client.tasks(job_id)).get("tasks", [])
     document["events"] = as_json(await client.events(job_id)).get("events", [])
     return document
@@ -44,6 +51,7 @@ async def describe(client: Client, job_id: str) -> None:
         ("TASK", "STATE", "WHERE", "ATTEMPT", "EXIT", "TIME", "MEMORY PEAK", "REASON"),
         [_task_row(task) for task in tasks],
     )
+    await _print_children(client, answer.job)
     attempts = [_attempt_row(task, attempt) for task in tasks if len(task.attempts) > 1 for attempt in task.attempts]
     if attempts:
         print()
@@ -53,6 +61,24 @@ async def describe(client: Client, job_id: str) -> None:
         print_events(await client.events(job_id))
     except IrisFedError as error:
         print(f"events: {one_line(error.message)}")
+
+
+async def _print_children(client: Client, job: job_pb2.JobStatus) -> None:
+    children = await _children(client, job, MAX_CHILDREN_SHOWN)
+    if not children.jobs:
+        return
+    print()
+    print_table(COLUMNS, rows(children.jobs, now_ms()))
+    if children.has_more:
+        print(f"{children.total_count} children; all of them: iris-fed job list --children-of {one_line(job.job_id)}")
+
+
+async def _children(client: Client, job: job_pb2.JobStatus, limit: int) -> Controller.ListJobsResponse:
+    """Newest first."""
+    if not job.has_children:
+        return Controller.ListJobsResponse()
+    scope = Controller.JOB_QUERY_SCOPE_CHILDREN
+    return await client.jobs_page(Controller.JobQuery(scope=scope, parent_job_id=job.job_id, limit=limit))
 
 
 def print_events(answer: ListJobEventsResponse) -> None:
@@ -111,22 +137,30 @@ def _status_fields(job: job_pb2.JobStatus) -> list[tuple[str, str]]:
         ("failures", str(job.failure_count or "")),
         ("preemptions", str(job.preemption_count or "")),
         ("parent", job.parent_job_id),
+        ("kept until", _time(job, "retained_until")),
     ]
 
 
 def _request_fields(request: Controller.LaunchJobRequest) -> list[tuple[str, str]]:
     band = job_pb2.PriorityBand.Name(request.priority_band).removeprefix("PRIORITY_BAND_").lower()
-    environment = request.environment
+    environment, is_gang = request.environment, request.HasField("coscheduling")
     return [
         ("submitted as", shlex.join(request.submit_argv)),
+        ("setup", "; ".join([*environment.setup_scripts, *request.entrypoint.setup_commands])),
         ("command", shlex.join(request.entrypoint.run_command.argv)),
+        ("workspace", request.bundle_id),
+        ("gang", f"all tasks start together, same {request.coscheduling.group_by}" if is_gang else ""),
         ("resources", resources_text(request.resources)),
         ("constraints", "; ".join(constraint_text(constraint) for constraint in request.constraints)),
         ("environment", shlex.join(f"{key}={value}" for key, value in sorted(environment.env_vars.items()))),
         ("secrets", ", ".join(sorted(environment.secrets))),
         ("priority", "" if band == "inherit" else band),
-        ("timeout", formats.duration(request.timeout.milliseconds) if request.HasField("timeout") else ""),
+        ("timeout", _limit(request, "timeout")),
+        ("setup timeout", _limit(request, "setup_timeout")),
+        ("start within", _limit(request, "scheduling_timeout")),
         ("retries", str(request.max_retries_failure or "")),
+        ("retries when preempted", str(request.max_retries_preemption or "")),
+        ("failed tasks allowed", str(request.max_task_failures or "")),
         ("ports", ", ".join(request.ports)),
     ]
 
@@ -159,3 +193,7 @@ def _attempt_row(task: job_pb2.TaskStatus, attempt: job_pb2.TaskAttempt) -> tupl
 
 def _time(job: job_pb2.JobStatus, field: str) -> str:
     return formats.clock_time(getattr(job, field).epoch_ms) if job.HasField(field) else ""
+
+
+def _limit(request: Controller.LaunchJobRequest, field: str) -> str:
+    return formats.duration(getattr(request, field).milliseconds) if request.HasField(field) else ""

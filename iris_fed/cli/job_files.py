@@ -11,7 +11,7 @@ from iris_fed.cli.options import AttemptNumber, Context, Controller, JobOrTask, 
 from iris_fed.cli.parse import UsageError
 
 if TYPE_CHECKING:
-    from iris_fed.client import Client, Fetched
+    from iris_fed.client import Fetched
     from iris_fed.rpc.gen.irisfed.cluster_pb2 import FileEntry
 
 COLUMNS = ("MODE", "SIZE", "MODIFIED", "PATH")

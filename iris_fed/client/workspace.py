@@ -7,6 +7,7 @@ global rules), and so does `.git`.
 
 import io
 import os
+import re
 import stat
 import zipfile
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ MAX_UNPACKED_BYTES = 4 * 1024**3
 MAX_IGNORE_FILE_BYTES = 1024 * 1024
 IGNORE_FILE = ".gitignore"
 _NEVER = ".git"
+_DRIVE = re.compile(r"[A-Za-z]:")
 _FIRST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
 _LEVEL = 6
@@ -198,6 +200,8 @@ def _check_name(name: str) -> None:
         name.encode()
     except UnicodeEncodeError:
         raise _Refused(name, "has a name that is no UTF-8") from None
+    if "\\" in name or _DRIVE.match(name):
+        raise _Refused(name, "has a name that another system reads as a path")
     if len(name) > MAX_PATH_CHARS:
         raise _Refused(name[:80], f"has a path of more than {MAX_PATH_CHARS} characters")
 

@@ -82,24 +82,29 @@ class LogReader:
                 if found is None:
                     return
                 task, attempts = found
+                begun = True
                 for attempt in _wanted(attempts, task, request, done):
-                    await self._read_attempt(attempt, request, send)
+                    begun = await self._read_attempt(attempt, request, send)
+                    if not begun:
+                        break
                     done = attempt.number
                 over = task.state in TERMINAL_TASK_STATES and done >= task.current_attempt
-                if not request.follow or request.attempt is not None or over:
+                if not request.follow or over or (request.attempt is not None and begun):
                     return
                 with anyio.move_on_after(WAIT_S):
                     await news.wait()
 
-    async def _read_attempt(self, attempt: Attempt, request: LogRequest, send: Send) -> None:
+    async def _read_attempt(self, attempt: Attempt, request: LogRequest, send: Send) -> bool:
+        """Its output to the end; False where there is none and the engine may not have heard of it yet: an
+        attempt is a row before it is launched."""
         backend = self._backends.get(attempt.backend_id)
         if backend is None:
             await send(LogBatch(notice=f"backend {attempt.backend_id} is not configured any more; its output is gone"))
-            return
+            return True
         if attempt.files_gone:
             gone = f"the output of task {attempt.task_index}, attempt {attempt.number}, was removed after its time"
             await send(LogBatch(notice=gone))
-            return
+            return True
         offset, tail = _start(attempt, request)
         while True:
             page = await backend.read_log(attempt.attempt_uid, offset, self._page_bytes, tail)
@@ -108,7 +113,7 @@ class LogReader:
             moved, tail = page.next_offset > offset or bool(page.lines), 0
             offset = page.next_offset
             if page.complete or (not request.follow and not moved):
-                return
+                return offset > 0 or attempt.state in TERMINAL_TASK_STATES
             if not moved:
                 await backend.wait_log(attempt.attempt_uid, offset, WAIT_S)
 

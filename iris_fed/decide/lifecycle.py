@@ -275,13 +275,10 @@ def _retry(draft: Draft, index: int, verdict: Verdict, now_ms: int, jitter: floa
     task = draft.tasks[index]
     tries = task.failure_count + task.preemption_count
     wait_ms = backoff_ms(max(tries, 1), RETRY_BASE_MS, RETRY_MAX_MS, jitter)
-    draft.set_task(
-        index,
-        state=TaskState.PENDING,
-        not_before_ms=now_ms + wait_ms,
-        pending_reason=f"attempt {task.current_attempt} {verdict.message}; "
-        f"the next follows within {wait_ms / 1000:.0f} s",
-    )
+    reason = f"attempt {task.current_attempt} {verdict.message}; the next follows within {wait_ms / 1000:.0f} s"
+    draft.set_task(index, state=TaskState.PENDING, not_before_ms=now_ms + wait_ms, pending_reason=reason)
+    if not any(draft.counts[state] for state in LIVE_TASK_STATES):
+        draft.set_job(pending_reason=f"task {index}: {reason}")
 
 
 def _end_round(draft: Draft, now_ms: int) -> None:

@@ -100,12 +100,12 @@ def check_cluster_name(name: str, field: str) -> None:
 
 
 def fold_remote_id(job: JobId, requester: str) -> JobId:
-    """The id under which a peer runs a root job of `requester`.
+    """The id under which a peer runs a job of `requester`, a child below its root.
 
     Injective: a cluster name holds no dot, so the first dot ends it (design, "remote job id").
     Raises InvalidArgument when the folded name is over the limit.
     """
-    folded = f"{requester}.{job.name}"
+    folded = f"{requester}.{job.root.name}"
     if len(folded) > MAX_COMPONENT_CHARS:
         longest = MAX_COMPONENT_CHARS - len(requester) - 1
         raise InvalidArgument(f"a job that may be handed to a peer has a name of at most {longest} characters", "name")

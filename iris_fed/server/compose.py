@@ -100,10 +100,6 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         runtime = Runtime(db, parts.clock, parts.entropy, JobSignals(), name, meta.database_id)
         backends = _build_backends(settings, parts)
         owner = Owner(name, meta.database_id, meta.ancestor_ids)
-        for backend in backends.values():
-            await backend.start(owner)
-            stack.push_async_callback(backend.close)
-
         tokens = TaskTokens(ensure_task_key(settings.state_dir))
         bundles = BundleStore(settings.state_dir / "bundles", settings.limits.bundle_bytes)
         link = TaskLink(url, tokens.mint, bundles.path)
@@ -122,6 +118,11 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         services = build_services(
             ControllerHandlers(use_cases), ClusterHandlers(facts, logs, use_cases), gate, most_bytes
         )
+
+        # Last, when nothing of the configuration can be refused any more: a backend starts processes.
+        for backend in backends.values():
+            await backend.start(owner)
+            stack.push_async_callback(backend.close)
 
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)

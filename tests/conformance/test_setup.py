@@ -1,5 +1,6 @@
 """Setup commands: one shell that runs them and then becomes the task."""
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -19,10 +20,7 @@ def set_up(
     setup_timeout_ms: int | None = None, env: dict[str, str] | None = None,
 ) -> LaunchRequest:  # fmt: skip
     asked = request(uid, *argv, env=env, timeout_ms=timeout_ms)
-    return LaunchRequest(
-        **{name: getattr(asked, name) for name in LaunchRequest.__slots__}
-        | {"setup": commands, "setup_timeout_ms": setup_timeout_ms}
-    )
+    return dataclasses.replace(asked, setup=commands, setup_timeout_ms=setup_timeout_ms)
 
 
 async def ran(local: LocalHarness, asked: LaunchRequest) -> tuple[Witness, bytes]:
@@ -68,7 +66,7 @@ async def test_commands_run_in_one_shell_before_the_task_in_sections_of_their_ow
     lines = log.decode().splitlines()
     assert lines[:3] == [
         "--- setup 1/2: mkdir sub; cd sub; export GREETING='hello you'",
-        "--- setup 2/2: echo \"$GREETING\" > words; LOCAL=1",
+        '--- setup 2/2: echo "$GREETING" > words; LOCAL=1',
         "--- run",
     ]
     assert lines[3].endswith("/work/sub")
@@ -80,11 +78,8 @@ async def test_commands_run_in_one_shell_before_the_task_in_sections_of_their_ow
 async def test_an_attempt_is_building_until_its_setup_is_done(harness: Harness) -> None:
     backend, witness = await harness.open()
     asked = harness.puppet("a")
-    if isinstance(harness, LocalHarness):
-        setup = gate(harness.folder, "gate")
-    else:
-        setup = "make"
-    await backend.launch(LaunchRequest(**{n: getattr(asked, n) for n in LaunchRequest.__slots__} | {"setup": (setup,)}))
+    setup = gate(harness.folder, "gate") if isinstance(harness, LocalHarness) else "make"
+    await backend.launch(dataclasses.replace(asked, setup=(setup,)))
     building = await witness.until_building("a")
     assert "a" not in witness.running
     assert harness.runs("a") == (0 if isinstance(harness, LocalHarness) else 1)
@@ -263,8 +258,8 @@ async def test_a_long_setup_is_no_trouble(local: LocalHarness) -> None:
 async def test_a_bundle_and_files_are_there_before_the_setup(local: LocalHarness, tmp_path: Path) -> None:
     asked = set_up("a", "cat conf/a > copy")
     backend, witness = await local.open()
-    fields = {name: getattr(asked, name) for name in LaunchRequest.__slots__} | {"files": {"conf/a": b"content"}}
-    await backend.launch(LaunchRequest(**fields))
+    asked = dataclasses.replace(asked, files={"conf/a": b"content"})
+    await backend.launch(asked)
     assert (await witness.until_ended("a")).end.exit_code == 0
     assert (await backend.read_file("a", "copy", 0, 100)).data == b"content"
 
@@ -276,8 +271,8 @@ async def test_files_that_cannot_be_written_end_the_attempt_in_words_and_leave_n
     backend, witness = await local.open()
     assert isinstance(backend, LocalBackend)
     asked = request("a", "true")
-    fields = {name: getattr(asked, name) for name in LaunchRequest.__slots__} | {"files": files}
-    await backend.launch(LaunchRequest(**fields))
+    asked = dataclasses.replace(asked, files=files)
+    await backend.launch(asked)
     end = (await witness.until_ended("a")).end
     assert (end.kind, end.exit_code) == (EndKind.NOT_STARTED, 126)
     assert end.message.startswith("its work directory cannot be filled: ")
@@ -286,18 +281,15 @@ async def test_files_that_cannot_be_written_end_the_attempt_in_words_and_leave_n
 
 async def test_a_launch_that_is_repeated_does_not_write_into_a_running_task(local: LocalHarness) -> None:
     backend, witness = await local.open()
+    # Stands for a controller that lost the launcher's answer: it does not know the attempt.
+    unaware, _ = await local.open()
     asked = request("a", "sh", "-c", "echo mine > f; echo done; exec sleep 1000")
-    fields = {name: getattr(asked, name) for name in LaunchRequest.__slots__} | {"files": {"f": b"theirs"}}
-    await backend.launch(LaunchRequest(**fields))
+    asked = dataclasses.replace(asked, files={"f": b"theirs"})
+    await backend.launch(asked)
     await until_said(backend, "a", b"done\n")
-    # A controller that lost the answer asks again.
-    await local.crash(backend)
-    again, witness = await local.open()
-    again._tracker.never_began("a")  # type: ignore[attr-defined]
-    await again.launch(LaunchRequest(**fields))
-    assert (await again.read_file("a", "f", 0, 100)).data == b"mine\n"
-    assert local.state_dir.exists()
-    await again.kill("a")
+    await unaware.launch(asked)
+    assert (await backend.read_file("a", "f", 0, 100)).data == b"mine\n"
+    await backend.kill("a")
     await witness.until_ended("a")
 
 

@@ -27,7 +27,8 @@ def lab(federation: Federation) -> Cluster:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
-    """A directory for clusters of one test's own, all of whose processes must be gone in the end."""
-    yield tmp_path
-    end_all(tmp_path, ())
+def own(tmp_path: Path) -> Iterator[list[Cluster]]:
+    """A test's own clusters, in its own directory: it appends them, and they are gone in the end."""
+    clusters: list[Cluster] = []
+    yield clusters
+    end_all(tmp_path, clusters)

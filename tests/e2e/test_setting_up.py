@@ -14,32 +14,30 @@ from tests.e2e.command import Ended, all_at_once, clean_environment, iris_fed
 SHELLS = ("bash", "zsh", "fish")
 
 
-def test_what_init_writes_serves_as_it_is_and_a_context_finds_it(root: Path) -> None:
-    env = clean_environment(XDG_CONFIG_HOME=str(root / "config"))
-    made = iris_fed("init", "first", "--name", "first", env=env, cwd=root)
+def test_what_init_writes_serves_as_it_is_and_a_context_finds_it(tmp_path: Path, own: list[Cluster]) -> None:
+    env = clean_environment(XDG_CONFIG_HOME=str(tmp_path / "config"))
+    made = iris_fed("init", "first", "--name", "first", env=env, cwd=tmp_path)
     assert (made.code, made.err) == (0, "")
     key = re.search(r"-----BEGIN PUBLIC KEY-----\n.*\n-----END PUBLIC KEY-----", made.out)
     assert key is not None
-    home = root / "first"
+    home = tmp_path / "first"
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in home.iterdir()}
     assert modes == {"iris-fed.yaml": 0o644, "signing-key.pem": 0o600, "nonce.key": 0o600}
-    again = iris_fed("init", "first", env=env, cwd=root)
+    again = iris_fed("init", "first", env=env, cwd=tmp_path)
     assert again.code == 125
     assert "is not overwritten" in again.err
 
     first = Cluster("first", home)
+    own.append(first)
     first.serve_as_it_is(IRIS_FED_LISTEN__PORT="0")
     first.until_ready()
     (add_context,) = re.findall(r"iris-fed (context add .*)", made.out)
-    added = iris_fed(*add_context.split(), env=env, cwd=root)
+    added = iris_fed(*add_context.split(), env=env, cwd=tmp_path)
     assert (added.code, added.out) == (0, "")
-    ran = iris_fed("job", "run", "--", "echo", "at last", env=env, cwd=root)
+    ran = iris_fed("job", "run", "--", "echo", "at last", env=env, cwd=tmp_path)
     assert (ran.code, ran.out) == (0, "at last\n")
     checked = iris_fed("db", "check", "--state-dir", str(first.state_dir), "--json")
     assert (checked.code, json.loads(checked.out)["problems"]) == (0, [])
-    assert first.stop() == 0
-    for launcher in first.launchers():
-        launcher.terminate()
 
 
 def test_config_check_prints_what_is_in_effect_without_the_secrets(tmp_path: Path) -> None:

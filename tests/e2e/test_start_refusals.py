@@ -22,8 +22,9 @@ def _refusal(cluster: Cluster) -> str:
 
 
 @pytest.fixture
-def lab(root: Path) -> Cluster:
-    return Cluster.make(root, "lab")
+def lab(tmp_path: Path, own: list[Cluster]) -> Cluster:
+    own.append(Cluster.make(tmp_path, "lab"))
+    return own[0]
 
 
 MISTAKES: list[tuple[dict[str, object], str]] = [
@@ -38,9 +39,10 @@ MISTAKES: list[tuple[dict[str, object], str]] = [
 """What is configured otherwise, and what is said of it."""
 
 
-def test_a_configuration_that_cannot_work_is_refused(root: Path) -> None:
+def test_a_configuration_that_cannot_work_is_refused(tmp_path: Path, own: list[Cluster]) -> None:
     def refusal(number: int, settings: dict[str, object]) -> str:
-        lab = Cluster.make(root, "lab", directory=f"lab-{number}")
+        lab = Cluster.make(tmp_path, "lab", directory=f"lab-{number}")
+        own.append(lab)
         peers = {"peers": [{"name": "hub", "address": "http://127.0.0.1:9"}]} if "auth" in settings else {}
         lab.settings |= peers | settings
         return _refusal(lab)
@@ -56,10 +58,10 @@ def test_a_port_that_is_taken_is_named(lab: Cluster) -> None:
         assert f"cannot listen on 127.0.0.1:{lab.port}" in _refusal(lab)
 
 
-def test_a_second_controller_a_changed_name_and_a_newer_database_are_refused(lab: Cluster, root: Path) -> None:
+def test_a_second_controller_a_changed_name_and_a_newer_database_are_refused(lab: Cluster, tmp_path: Path) -> None:
     lab.start()
     assert lab.process is not None
-    second = Cluster.make(root, "lab", directory="second")
+    second = Cluster.make(tmp_path, "lab", directory="second")
     second.settings["state_dir"] = str(lab.state_dir)
     assert f"in use by another controller (process {lab.process.pid})" in _refusal(second)
     assert lab.stop() == 0

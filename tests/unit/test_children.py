@@ -26,7 +26,7 @@ def root() -> Job:
 
 
 def report(state: JobState = JobState.RUNNING, **fields: Any) -> JobReport:
-    return JobReport(**({"job_id": "/a/hub.x/c", "state": state, "submitted_ms": 2_000, "task_count": 2} | fields))
+    return replace(JobReport(job_id="/a/hub.x/c", state=state, submitted_ms=2_000, task_count=2), **fields)
 
 
 def child(state: JobState = JobState.RUNNING) -> Job:

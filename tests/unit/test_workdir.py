@@ -100,7 +100,7 @@ def test_a_bomb_is_stopped_while_it_is_written(tmp_path: Path, monkeypatch: pyte
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     bundle = tmp_path / "b.zip"
     bundle.write_bytes(content)
-    with pytest.raises(UnsafeBundle, match="no readable zip"):
+    with pytest.raises(UnsafeBundle, match=r"no readable zip"):
         workdir.fill(tmp_path / "work", {}, bundle)
 
 
@@ -109,7 +109,7 @@ def test_a_bundle_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
     raw = bytearray(bundle.read_bytes())
     raw[50] ^= 1
     bundle.write_bytes(raw)
-    with pytest.raises(UnsafeBundle, match="no readable zip"):
+    with pytest.raises(UnsafeBundle, match=r"no readable zip"):
         workdir.fill(tmp_path / "work", {}, bundle)
 
 
@@ -178,7 +178,7 @@ def test_links_are_left_out_and_not_followed(work: Path, target: str) -> None:
     (work / "link").symlink_to(target)
     assert names(work) == ["real"]
     for read in (lambda: workdir.read_file(work, "link", 0, 10), lambda: workdir.list_files(work, "link", 10)):
-        with pytest.raises(NoSuchFile, match="^link cannot be read"):
+        with pytest.raises(NoSuchFile, match=r"^link cannot be read"):
             read()
 
 
@@ -231,7 +231,7 @@ def test_pipes_sockets_and_devices_do_not_block_a_reader(work: Path) -> None:
         listener.bind(str(work / "socket"))
         assert names(work) == []
         for name in ("pipe", "socket"):
-            with pytest.raises(NoSuchFile, match="neither a file nor a folder|cannot be read"):
+            with pytest.raises(NoSuchFile, match=r"neither a file nor a folder|cannot be read"):
                 workdir.read_file(work, name, 0, 10)
             with pytest.raises(NoSuchFile):
                 workdir.list_files(work, name, 10)
@@ -247,11 +247,11 @@ def test_a_path_that_leaves_the_work_directory_is_refused(work: Path, path: str)
 
 def test_what_is_not_there_and_what_is_no_file_say_so(work: Path) -> None:
     (work / "d").mkdir()
-    with pytest.raises(NoSuchFile, match="^nothing does not exist"):
+    with pytest.raises(NoSuchFile, match=r"^nothing does not exist"):
         workdir.read_file(work, "nothing", 0, 10)
-    with pytest.raises(NoSuchFile, match="^d is a folder"):
+    with pytest.raises(NoSuchFile, match=r"^d is a folder"):
         workdir.read_file(work, "d", 0, 10)
-    with pytest.raises(NoSuchFile, match="^the work directory does not exist"):
+    with pytest.raises(NoSuchFile, match=r"^the work directory does not exist"):
         workdir.list_files(work / "gone", "", 10)
 
 

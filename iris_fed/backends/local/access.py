@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from iris_fed.backends.base import NotRunning
 from iris_fed.backends.local import files, workdir
@@ -15,6 +17,7 @@ from iris_fed.backends.local.spawn import NO_PROGRAM, NOT_EXECUTABLE, find_progr
 from iris_fed.model.files import ExecResult, FileChunk, FileListing
 
 _READ_BYTES = 64 * 1024
+_GUARD = Path(__file__).with_name("exec_guard.py")
 _LAST_WORDS_S = 0.5
 """How long the outputs are still read once the command is over, should others hold them open."""
 _JOIN_CGROUP = 'echo $$ > "$0" 2>/dev/null; exec "$@"'
@@ -50,19 +53,24 @@ class Access:
         words = [program, *argv[1:]]
         if record.cgroup:
             words = ["/bin/sh", "-c", _JOIN_CGROUP, f"{record.cgroup}/cgroup.procs", *words]
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=self._work(uid),
-                env=env,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return ExecResult(NOT_EXECUTABLE, b"", f"{argv[0]}: {error.strerror}\n".encode())
-        return await _attend(process, bounds)
+        else:
+            words = [sys.executable, "-I", "-S", str(_GUARD), *words]
+        async with _Output(bounds.max_bytes) as stdout, _Output(bounds.max_bytes) as stderr:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *words,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=stdout.write_fd,
+                    stderr=stderr.write_fd,
+                    cwd=self._work(uid),
+                    env=env,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                return ExecResult(NOT_EXECUTABLE, b"", f"{argv[0]}: {error.strerror}\n".encode())
+            killing = signal.SIGKILL if record.cgroup else signal.SIGTERM
+            exit_code = await _attend(process, (stdout, stderr), bounds, killing)
+            return ExecResult(exit_code, bytes(stdout.kept), bytes(stderr.kept), stdout.cut or stderr.cut)
 
     async def list_files(self, uid: str, path: str, limit: int) -> FileListing:
         entries, truncated = await asyncio.to_thread(workdir.list_files, self._work(uid), path, limit)
@@ -90,49 +98,60 @@ class Access:
         return record, env
 
 
-async def _attend(process: asyncio.subprocess.Process, bounds: Bounds) -> ExecResult:
-    """Read both outputs, bounded, until the command or its attempt ends, or its time is over."""
-    assert process.stdout is not None
-    assert process.stderr is not None
-    outputs = [_Output(bounds.max_bytes), _Output(bounds.max_bytes)]
-    reading = [
-        asyncio.create_task(output.read(stream))
-        for output, stream in zip(outputs, (process.stdout, process.stderr), strict=True)
-    ]
+async def _attend(
+    process: asyncio.subprocess.Process, outputs: "tuple[_Output, _Output]", bounds: Bounds, killing: signal.Signals
+) -> int | None:
+    """Until the command ends; None when its attempt, or its time, was over first: its group is sent
+    `killing` then. The outputs are read to their end, but not for long: who left the session may
+    hold them for ever."""
+    reading = [asyncio.create_task(output.read()) for output in outputs]
     waiting, over = asyncio.create_task(process.wait()), asyncio.create_task(bounds.over)
     try:
         await asyncio.wait({waiting, over}, timeout=bounds.timeout_s, return_when=asyncio.FIRST_COMPLETED)
         status = waiting.result() if waiting.done() else None
     finally:
-        # What it left behind holds the pipes; its session ends with it.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(process.pid, killing)
         await process.wait()
         await asyncio.wait(reading, timeout=_LAST_WORDS_S)
         for task in (*reading, waiting, over):
             task.cancel()
         await asyncio.gather(*reading, waiting, over, return_exceptions=True)
-        _close(process)
-    exit_code = status if status is None or status >= 0 else 128 - status
-    stdout, stderr = outputs
-    return ExecResult(exit_code, bytes(stdout.kept), bytes(stderr.kept), stdout.cut or stderr.cut)
-
-
-def _close(process: asyncio.subprocess.Process) -> None:
-    """Somebody in a session of its own may hold the other ends for ever."""
-    process._transport.close()  # type: ignore[attr-defined]
+    return status if status is None or status >= 0 else 128 - status
 
 
 class _Output:
-    """The first `max_bytes` of a stream; the rest is read and dropped, so that the writer never blocks."""
+    """A pipe for one output, of which the first `max_bytes` are kept; the rest is read and dropped, so
+    that the writer never blocks. Not asyncio's own: with that a process has not ended while anybody
+    holds its pipe."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self.kept = bytearray()
         self.cut = False
+        self.write_fd = -1
 
-    async def read(self, stream: asyncio.StreamReader) -> None:
-        while chunk := await stream.read(_READ_BYTES):
+    async def __aenter__(self) -> Self:
+        read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
+        self._stream = asyncio.StreamReader()
+        self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._stream), os.fdopen(read_fd, "rb", buffering=0)
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._close_writer()
+        self._transport.close()
+
+    async def read(self) -> None:
+        """To the end; call it once the writer was started."""
+        self._close_writer()
+        while chunk := await self._stream.read(_READ_BYTES):
             room = self._max_bytes - len(self.kept)
             self.kept += chunk[:room]
             self.cut = self.cut or len(chunk) > room
+
+    def _close_writer(self) -> None:
+        if self.write_fd >= 0:
+            os.close(self.write_fd)
+            self.write_fd = -1

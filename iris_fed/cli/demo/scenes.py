@@ -154,9 +154,16 @@ def _runs_below(pid: int, directory: Path) -> bool:
 
 
 async def _attempt(hub: Client, job: FollowedJob) -> tuple[int, str]:
-    """The number of attempts of its only task, and the last one's uid."""
-    (task,) = (await hub.tasks(job.id)).tasks
-    return len(task.attempts), task.attempts[-1].attempt_uid if task.attempts else ""
+    """The number of attempts of its only task, and the last one's uid, once hub knows of one.
+
+    A line of output may be there first: it is relayed, while tasks are mirrored.
+    """
+
+    async def look() -> tuple[int, str] | None:
+        (task,) = (await hub.tasks(job.id)).tasks or [None]
+        return (len(task.attempts), task.attempts[-1].attempt_uid) if task is not None and task.attempts else None
+
+    return await _poll(look, f"hub knows of an attempt of {job.id}")
 
 
 async def _until_peer(play: Play, *, reachable: bool) -> Controller.PeerSummary:
