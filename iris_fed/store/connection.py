@@ -1,5 +1,6 @@
 """Connections to SQLite, set up as ours all are, and the channels on which closures run."""
 
+import asyncio
 import secrets
 import sqlite3
 from collections.abc import Callable
@@ -30,7 +31,13 @@ class ThreadChannel:
 
     @classmethod
     async def open(cls, connect: Callable[[], Tx]) -> "ThreadChannel":
-        return cls(await aiosqlite.Connection(connect, iter_chunk_size=64))
+        connection = aiosqlite.Connection(connect, iter_chunk_size=64)
+        try:
+            return cls(await connection)
+        except sqlite3.Error:
+            # Its thread answers the loop once more on its way out: let it, while there is a loop.
+            await asyncio.to_thread(connection._thread.join)
+            raise
 
     async def run(self, work: Callable[[Tx], T]) -> T:
         # aiosqlite has no public way to run a closure on its thread; `_execute` is what all of its
