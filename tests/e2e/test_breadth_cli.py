@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.clusters import ME, Cluster, Federation
 from tests.e2e.command import COMMAND, Ended, Running, iris_fed, poll
 
-LARGE_BYTES = 192 * 1024 * 1024
+LARGE_BYTES = 96 * 1024 * 1024
 SECRET = "hunter2-which-nobody-may-see"
 CHILDREN = """\
 import asyncio
@@ -23,7 +23,8 @@ from iris_fed.client import Client, command_job
 async def main():
     async with Client.from_context() as client:
         me = await client.whoami()
-        jobs = [await client.submit(command_job(["sh", "-c", f"echo child {n}; exit {n}"], name=f"c{n}")) for n in (0, 3)]
+        children = [command_job(["sh", "-c", f"echo child {n}; exit {n}"], name=f"c{n}") for n in (0, 3)]
+        jobs = [await client.submit(child) for child in children]
         ended = await client.wait_all(jobs, 30)
         print(me.role, [(status.name, status.exit_code) for status in ended])
 
@@ -83,8 +84,7 @@ def test_a_workspace_and_its_setup_travel_with_a_handoff(hub: Cluster, tmp_path:
     lines = ended.out.splitlines()
     assert "preparing" in lines
     assert lines[-6:] == ["hello", "from a single file", ".gitignore", "greeting", "notes", "src"]
-    assert f"sends 2 files, 44 B" in ended.err
-    assert str(work) in ended.err
+    assert f"sends 2 files, 43 B (265 B packed), of {work} as the workspace" in ended.err
     page = hub.run("job", "describe", "travels").out
     bundle_id = hub.json("job", "describe", "travels")["request"]["bundleId"]
     for expected in ("setup:", "greeting", f"workspace:     {bundle_id}", "setup timeout: 20s", "kept until:"):
@@ -193,18 +193,24 @@ def test_code_in_a_task_submits_children_that_are_seen_where_the_root_was_submit
         *("--", sys.executable, "children.py"),
     )
     assert (ended.code, ended.out) == (0, "job [('c0', 0), ('c3', 3)]\n"), ended
-    listed = hub.json("job", "list", "--children-of", f"root-{place}")["jobs"]
+    children, page, tree = hub.run_all(
+        ("job", "list", "--json", "--children-of", f"root-{place}"),
+        ("job", "describe", f"root-{place}"),
+        ("job", "list", "--json", "--tree", "--prefix", f"root-{place}"),
+    )
     where = {"hub": "", "lab": "lab"}[place]
-    assert sorted((job["name"], job["state"], job.get("cluster", "")) for job in listed) == [
-        ("c0", "JOB_STATE_SUCCEEDED", where),
-        ("c3", "JOB_STATE_FAILED", where),
-    ]
-    assert f"/{ME}/root-{place}/c3" in hub.run("job", "describe", f"root-{place}").out
-    assert len(hub.json("job", "describe", f"root-{place}")["children"]) == 2
-    assert hub.run("job", "logs", f"root-{place}/c3").out == "child 3\n"
-    assert not {job["name"] for job in hub.json("job", "list")["jobs"]} & {"c0", "c3"}
-    tree = hub.json("job", "list", "--tree", "--prefix", f"root-{place}")["jobs"]
-    assert {job["name"] for job in tree} == {f"root-{place}", "c0", "c3"}
+    found = [(job["name"], job["state"], job.get("cluster", "")) for job in json.loads(children.out)["jobs"]]
+    assert sorted(found) == [("c0", "JOB_STATE_SUCCEEDED", where), ("c3", "JOB_STATE_FAILED", where)]
+    assert f"/{ME}/root-{place}/c3  FAILED" in page.out
+    assert {job["name"] for job in json.loads(tree.out)["jobs"]} == {f"root-{place}", "c0", "c3"}
+    log, roots, document = hub.run_all(
+        ("job", "logs", f"root-{place}/c3"),
+        ("job", "list", "--json"),
+        ("job", "describe", "--json", f"root-{place}"),
+    )
+    assert log.out == "child 3\n"
+    assert not {job["name"] for job in json.loads(roots.out)["jobs"]} & {"c0", "c3"}
+    assert len(json.loads(document.out)["children"]) == 2
 
 
 def test_the_command_inside_a_task_sees_its_own_job_and_what_is_below(hub: Cluster) -> None:
@@ -278,19 +284,29 @@ def test_a_secret_is_seen_by_its_task_and_by_nobody_else(
     with hub.begin("job", "run", *flags, "--", "sh", "-c", script) as running:
         running.until("it is there")
         assert SECRET.encode() not in Path(f"/proc/{running.process.pid}/cmdline").read_bytes()
-        seen = [
-            _said(hub.run("job", verb, name, *more)) for verb in ("describe", "events") for more in ((), ("--json",))
-        ]
+        asked = [("job", verb, name, *more) for verb in ("describe", "events") for more in ((), ("--json",))]
+        seen = [_said(one) for one in hub.run_all(*asked, ("job", "list", "--json", "--prefix", name))]
         seen.append(json.dumps(hub.call("GetJobStatus", jobId=f"/{ME}/{name}")))
-        seen.append(_said(hub.run("job", "list", "--json", "--prefix", name)))
         assert "secrets:      TOKEN" in seen[0]
         hub.cancel(name)
         ended = running.end()
     hub.until(name, "KILLED")
     for text in (*seen, ended.err, ended.out, hub.log, lab.log):
         assert SECRET not in text
-    assert _holds_secret(hub.directory) == []
-    assert _holds_secret(lab.directory) == []
+    for cluster in (hub, lab):
+        assert "state/controller.db" not in _holds_secret(cluster.directory)
+
+
+def test_when_a_controller_has_stopped_no_file_of_it_holds_the_secret_of_a_job_that_ended(
+    hub: Cluster, lab: Cluster, tmp_path: Path
+) -> None:
+    for cluster in (lab, hub):
+        (tmp_path / "token").write_text(SECRET)
+        secret = ("--secret", f"TOKEN=file:{tmp_path}/token")
+        assert cluster.run("job", "run", *secret, "--", "sh", "-c", "[ ${#TOKEN} = 28 ]").code == 0
+        assert cluster.stop() == 0
+        assert _holds_secret(cluster.directory) == []
+        cluster.start()
 
 
 def test_users_are_listed_with_what_they_do(hub: Cluster) -> None:
@@ -307,12 +323,17 @@ def test_users_are_listed_with_what_they_do(hub: Cluster) -> None:
     hub.until(running, "KILLED")
 
 
+def _launch(hub: Cluster, name: str) -> str:
+    launched: str = hub.call("LaunchJob", name=name, entrypoint={"runCommand": {"argv": ["true"]}})["jobId"]
+    return launched
+
+
 @pytest.mark.parametrize("sort", [(), ("--sort", "name")])
 def test_pages_neither_repeat_nor_leave_out_a_job_while_others_are_submitted(
     hub: Cluster, sort: tuple[str, ...]
 ) -> None:
     user = "pages" + "".join(sort[1:])
-    before = {hub.submit("--name", f"/{user}/j{number:02}", "--", "true") for number in range(7)}
+    before = {_launch(hub, f"/{user}/j{number:02}") for number in range(7)}
     flags = ("job", "list", "--user", user, "--limit", "3", *sort)
     seen: list[str] = []
     page: tuple[str, ...] = ()
@@ -323,14 +344,21 @@ def test_pages_neither_repeat_nor_leave_out_a_job_while_others_are_submitted(
             break
         page = ("--page", document["nextPageToken"])
         # Each lands on a page that was read already, whichever way it is sorted.
-        hub.submit("--name", f"/{user}/a{number:02}", "--", "true")
+        _launch(hub, f"/{user}/a{number:02}")
     assert len(seen) == len(set(seen))
     assert set(seen) == before
+
+
+def test_a_list_that_does_not_end_says_how_to_go_on_with_it(hub: Cluster) -> None:
+    for number in range(3):
+        _launch(hub, f"/goes-on/j{number}")
+    flags = ("job", "list", "--user", "goes-on", "--limit", "2")
     first = hub.run(*flags)
-    token = first.err.partition("--page ")[2].strip()
-    assert len(first.out.splitlines()) == 4
-    assert hub.run(*flags, "--page", token).code == 0
-    assert hub.run(*flags, "--page", "nonsense").code == 125
+    said, _, token = first.err.strip().partition("--page ")
+    assert (len(first.out.splitlines()), said) == (3, "2 of 3 jobs; the next: ")
+    rest, wrong = hub.run_all((*flags, "--page", token), (*flags, "--page", "nonsense"))
+    assert (len(rest.out.splitlines()), rest.err) == (2, "")
+    assert (wrong.code, "page_token" in wrong.err) == (125, True)
 
 
 def test_a_list_is_narrowed_to_a_place(hub: Cluster) -> None:
@@ -339,15 +367,14 @@ def test_a_list_is_narrowed_to_a_place(hub: Cluster) -> None:
     hub.until(here, "SUCCEEDED")
     hub.until(there, "SUCCEEDED")
 
-    def found(*flags: str) -> list[str]:
-        return [job["name"] for job in hub.json("job", "list", "--prefix", "narrow", *flags).get("jobs", [])]
-
-    assert found("--cluster", "lab") == ["narrow-there"]
-    assert found("--cluster", "local") == ["narrow-here"]
-    assert found("--backend", "local", "--cluster", "local") == ["narrow-here"]
-    assert found("--backend", "nowhere") == []
-    assert found("--state", "failed,killed") == []
-    assert found("--sort", "name") == ["narrow-here", "narrow-there"]
+    narrowed = {
+        ("--cluster", "lab"): ["narrow-there"],
+        ("--backend", "local", "--cluster", "local"): ["narrow-here"],
+        ("--state", "failed,killed"): [],
+        ("--sort", "name"): ["narrow-here", "narrow-there"],
+    }
+    found = hub.run_all(*(("job", "list", "--json", "--prefix", "narrow", *flags) for flags in narrowed))
+    assert [[job["name"] for job in json.loads(one.out).get("jobs", [])] for one in found] == list(narrowed.values())
 
 
 def test_the_shell_is_offered_jobs_peers_and_backends(hub: Cluster) -> None:
