@@ -1,4 +1,5 @@
-"""Removes what is over and past its time: outputs first, then jobs, then workspaces nobody uses.
+"""Removes what is over and past its time: outputs first, then jobs, then workspaces nobody uses; and
+with the write-ahead log the last trace of secrets whose jobs have ended.
 
 Each round does a bounded amount in short transactions. A pruner that is behind or off never breaks
 anything: it only keeps more.
@@ -46,6 +47,7 @@ class Pruner:
             for _ in range(MAX_BATCHES):
                 if await step(now_ms) < BATCH:
                     break
+        await self._runtime.db.checkpoint()
 
     async def _outputs(self, now_ms: int) -> int:
         before_ms = now_ms - int(self._retention.outputs_days * DAY_MS)

@@ -90,7 +90,7 @@ def on_cancel(handle: SentHandle, draft: Draft, who: str, now_ms: int) -> SentHa
     """A user wants the end. Not sent: it ends here and now; otherwise the peer must hear of it."""
     if draft.ended or draft.job.cancel_requested_ms is not None:
         return handle
-    draft.set_job(cancel_requested_ms=now_ms)
+    draft.set_job(cancel_requested_ms=now_ms, error=f"cancelled by {who}")
     draft.note(now_ms, "job.cancelled", f"cancel requested by {who}")
     if not handle.sent:
         end_job(draft, JobState.KILLED, f"cancelled by {who} before it was sent", now_ms)
@@ -103,7 +103,9 @@ def on_child_cancel(draft: Draft, who: str, now_ms: int) -> None:
     """A user wants the end of a child that runs on the peer below a handed-off root."""
     if draft.ended or draft.job.cancel_requested_ms is not None:
         return
-    draft.set_job(cancel_requested_ms=now_ms, pending_reason=_cancelling(draft.job.cluster))
+    draft.set_job(
+        cancel_requested_ms=now_ms, error=f"cancelled by {who}", pending_reason=_cancelling(draft.job.cluster)
+    )
     draft.note(now_ms, "job.cancelled", f"cancel requested by {who}")
 
 

@@ -143,7 +143,7 @@ def _follow_job(handle: SentHandle, draft: Draft, report: JobReport, *, synced: 
 def _follow_report(draft: Draft, report: JobReport, peer: str, *, synced: bool, cancelled: bool, now_ms: int) -> None:
     ended = report.state in TERMINAL_JOB_STATES
     changes: dict[str, Any] = {
-        "error": report.error,
+        "error": _error(draft.job, report),
         "started_ms": report.started_ms,
         "failure_count": report.failure_count,
         "preemption_count": report.preemption_count,
@@ -163,6 +163,12 @@ def _follow_report(draft: Draft, report: JobReport, peer: str, *, synced: bool, 
     if report.state is not before:
         words = f"{'ended ' if ended else ''}{report.state.value} on {peer}"
         draft.note(now_ms, "job.ended" if ended else "job.state", words + (f": {report.error}" if report.error else ""))
+
+
+def _error(job: Job, report: JobReport) -> str:
+    """Of a cancel the parent knows who asked for it; the peer only which cluster did."""
+    ours = job.cancel_requested_ms is not None and report.state in (JobState.KILLED, JobState.PENDING, JobState.RUNNING)
+    return job.error if ours else report.error
 
 
 def _follow_task(draft: Draft, report: TaskReport, now_ms: int) -> None:

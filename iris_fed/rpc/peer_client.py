@@ -30,6 +30,7 @@ from iris_fed.rpc.wire.sync import sync_answer_from_wire, sync_request_to_wire
 MAX_ANSWER_WAIT_S = 5.0
 """Beyond what a long poll asks the peer to wait."""
 MAX_DELIVERY_MS = 600_000
+_TOO_LARGE = "message is larger than"
 _UNSURE = frozenset({Code.UNKNOWN, Code.INTERNAL, Code.DEADLINE_EXCEEDED, Code.CANCELED, Code.DATA_LOSS})
 """The peer answered, but not that it did nothing."""
 
@@ -54,7 +55,14 @@ class ConnectPeer:
     async def deliver(self, submission: Submission) -> str:
         """As long as its caller allows: a bundle takes its time."""
         message = submission_to_wire(submission)
-        answer = await _call(self._channel.controller.launch_job(message, timeout_ms=MAX_DELIVERY_MS))
+        try:
+            answer = await _call(self._channel.controller.launch_job(message, timeout_ms=MAX_DELIVERY_MS))
+        except PeerRefused as refusal:
+            if refusal.code == Code.RESOURCE_EXHAUSTED.value and refusal.message.startswith(_TOO_LARGE):
+                # Said by the server's library before any handler sees it; it will not pass.
+                words = f"it takes no request of {message.ByteSize()} bytes: {refusal.message}"
+                raise PeerRefused(Code.OUT_OF_RANGE.value, words) from refusal
+            raise
         return answer.job_id
 
     async def terminate(self, job_id: str, nonce: str) -> None:

@@ -6,6 +6,7 @@ from iris_fed.clock import SystemClock
 from iris_fed.decide.newjob import new_job
 from iris_fed.model.spec import JobSpec, Submission
 from iris_fed.store.connection import Tx, connect_sqlite
+from iris_fed.store.db import Database
 from iris_fed.store.jobs import insert_job, job_by_id, with_secrets
 from iris_fed.store.migrate import load_migrations, migrate
 
@@ -44,3 +45,16 @@ def test_the_values_go_with_the_end_of_the_job_and_leave_no_trace_in_the_file(tm
     tx.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     tx.close()
     assert SECRET.encode() not in (tmp_path / "db").read_bytes()
+
+
+async def test_a_checkpoint_takes_the_last_trace_of_a_secret_out_of_the_log(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / "db", SystemClock())
+    await database.alone(lambda tx: migrate(tx, load_migrations(), 1))
+    uid = await database.write(_submitted)
+    await database.write(
+        lambda tx: tx.execute("UPDATE jobs SET state = 'KILLED', finished_ms = 5 WHERE uid = ?", (uid,)).rowcount
+    )
+    await database.checkpoint()
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    await database.close()
+    assert SECRET.encode() not in kept
