@@ -19,6 +19,10 @@ def _opened(path: Path) -> Tx:
     return tx
 
 
+def _every_byte(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.iterdir())
+
+
 def _submitted(tx: Tx) -> int:
     spec = JobSpec(argv=("true",), env={"A": "1"}, secrets={"TOKEN": SECRET})
     return insert_job(tx, new_job(Submission("/ada/job", spec), "/ada/job", "ada", "ada@lab", 1)).uid
@@ -55,6 +59,6 @@ async def test_a_checkpoint_takes_the_last_trace_of_a_secret_out_of_the_log(tmp_
         lambda tx: tx.execute("UPDATE jobs SET state = 'KILLED', finished_ms = 5 WHERE uid = ?", (uid,)).rowcount
     )
     await database.checkpoint()
-    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    kept = _every_byte(tmp_path)
     await database.close()
     assert SECRET.encode() not in kept
