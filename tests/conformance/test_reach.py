@@ -3,14 +3,13 @@
 import asyncio
 import dataclasses
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from iris_fed.backends.base import Backend, LaunchRequest, NotRunning
-from iris_fed.backends.local import procfs
+from iris_fed.backends.local.client import wait_for_exit
 from iris_fed.errors import InvalidArgument
 from iris_fed.model.files import ExecResult, NoSuchFile
 from tests.conformance.harness import PATIENCE_S, Harness, LocalHarness, Witness, request
@@ -40,10 +39,7 @@ async def ended(backend: Backend, witness: Witness) -> None:
 
 
 async def until_gone(pid: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while procfs.is_running(pid):
-        assert time.monotonic() < deadline, f"{pid} is still there"
-        await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(wait_for_exit, pid, PATIENCE_S), f"{pid} is still there"
 
 
 class TestExec:

@@ -91,80 +91,88 @@ async def test_an_attempt_is_building_until_its_setup_is_done(harness: Harness) 
     assert [seen for seen in witness.order["a"] if seen != "Sampled"] == ["Building", "Running", "Ended"]
 
 
-@pytest.mark.parametrize(
-    ("commands", "code"),
-    [
-        (("exit 7",), 7),
-        (("true", "false", "echo never"), 1),
-        (("(exit 9)", "echo never"), 9),
-        (("return 3", "echo never"), 3),
-        (("no-such-program-at-all", "echo never"), 127),
-        (("echo 'unterminated", "echo never"), 2),
-        (("if true; then", "fi; echo never"), 2),
-    ],
-)
-async def test_the_first_command_that_fails_ends_the_attempt_with_its_code(
-    local: LocalHarness, commands: tuple[str, ...], code: int
-) -> None:
-    witness, log = await ran(local, set_up("a", *commands, argv=("echo", "never")))
-    end = witness.ended["a"].end
-    assert (end.kind, end.exit_code) == (EndKind.EXITED, code)
-    assert end.message == f"its setup failed with exit code {code}"
-    assert b"never\n" not in log.replace(b": echo never\n", b"")
-    assert "a" not in witness.running
+FAILING = [
+    (("exit 7",), 7),
+    (("true", "false", "echo never"), 1),
+    (("(exit 9)", "echo never"), 9),
+    (("return 3", "echo never"), 3),
+    (("no-such-program-at-all", "echo never"), 127),
+    (("echo 'unterminated", "echo never"), 2),
+    (("if true; then", "fi; echo never"), 2),
+]
 
 
-@pytest.mark.parametrize("command", ["exit 0", "exec true", "exec >/dev/null; exit"])
+async def test_the_first_command_that_fails_ends_the_attempt_with_its_code(warden: LocalHarness) -> None:
+    backend, witness = await warden.open()
+    for number, (commands, code) in enumerate(FAILING):
+        uid = f"a{number}"
+        await backend.launch(set_up(uid, *commands, argv=("echo", "never")))
+        end = (await witness.until_ended(uid)).end
+        assert (end.kind, end.exit_code) == (EndKind.EXITED, code), commands
+        assert end.message == f"its setup failed with exit code {code}"
+        assert b"never\n" not in (await log_of(backend, uid)).replace(b": echo never\n", b"")
+        assert uid not in witness.running
+
+
+LEAVING = ["exit 0", "exec true", "exec >/dev/null; exit"]
+
+
 async def test_a_setup_that_ends_the_shell_well_is_no_success_since_the_command_never_began(
-    local: LocalHarness, command: str
+    warden: LocalHarness,
 ) -> None:
-    witness, log = await ran(local, set_up("a", command, argv=("echo", "began")))
-    end = witness.ended["a"].end
-    assert (end.kind, end.exit_code) == (EndKind.NOT_STARTED, 1)
-    assert "the command never began" in end.message
-    assert b"began" not in log
+    backend, witness = await warden.open()
+    for number, command in enumerate(LEAVING):
+        uid = f"a{number}"
+        await backend.launch(set_up(uid, command, argv=("echo", "began")))
+        end = (await witness.until_ended(uid)).end
+        assert (end.kind, end.exit_code) == (EndKind.NOT_STARTED, 1), command
+        assert "the command never began" in end.message
+        assert b"began" not in await log_of(backend, uid)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "set -- other things",
-        "shift 2>/dev/null || true",
-        "exec > setup.log 2>&1; echo hidden",
-        "exec >/dev/null",
-        "cat <<END\nunterminated",
-        "echo a \\",
-        "set +e; false; true",
-        "trap 'echo trapped' EXIT",
-        "sleep 1000 &",
-        "# only a comment",
-        "",
-    ],
-)
-async def test_no_command_changes_what_the_task_is_or_when_it_begins(local: LocalHarness, command: str) -> None:
+HARMLESS = [
+    "set -- other things",
+    "shift 2>/dev/null || true",
+    "exec > setup.log 2>&1; echo hidden",
+    "exec >/dev/null",
+    "cat <<END\nunterminated",
+    "echo a \\",
+    "set +e; false; true",
+    "trap 'echo trapped' EXIT",
+    "sleep 1000 &",
+    "# only a comment",
+    "",
+]
+
+
+async def test_no_command_changes_what_the_task_is_or_when_it_begins(warden: LocalHarness) -> None:
     words = ("sh", "-c", 'echo "$*" > "$IRIS_WORKDIR/words"', "sh", "my", "own words")
-    backend, witness = await local.open()
-    await backend.launch(set_up("a", command, argv=words))
-    assert (await witness.until_ended("a")).end.exit_code == 0
-    read = await backend.read_file("a", "words", 0, 100)
-    assert read.data == b"my own words\n"
-    assert MARK not in await log_of(backend, "a")
+    backend, witness = await warden.open()
+    for number, command in enumerate(HARMLESS):
+        uid = f"a{number}"
+        await backend.launch(set_up(uid, command, argv=words))
+        assert (await witness.until_ended(uid)).end.exit_code == 0, command
+        assert (await backend.read_file(uid, "words", 0, 100)).data == b"my own words\n"
+        assert MARK not in await log_of(backend, uid)
 
 
-@pytest.mark.parametrize("shown", ["\\036iris-fed:setup-done:", "\\036iris-fed:setup-done:a\\n", "\\036", "\\036iris"])
+IMITATIONS = ["\\036iris-fed:setup-done:", "\\036iris-fed:setup-done:a\\n", "\\036", "\\036iris"]
+
+
 async def test_what_only_looks_like_the_marker_is_output_and_the_task_does_not_begin_early(
-    local: LocalHarness, shown: str
+    warden: LocalHarness,
 ) -> None:
-    backend, witness = await local.open()
-    await backend.launch(set_up("a", f"printf '{shown}'; echo; {gate(local.folder, 'gate')}"))
-    imitation = shown.replace("\\036", "\x1e").replace("\\n", "\n").encode()
-    await witness.until_building("a")
-    said = await until_said(backend, "a", imitation + b"\n")
-    assert "a" not in witness.running
-    open_gate(local.folder, "gate")
-    await witness.until_ended("a")
-    log = await log_of(backend, "a")
-    assert log == said + b"--- run\n"
+    backend, witness = await warden.open()
+    for number, shown in enumerate(IMITATIONS):
+        uid, name = f"a{number}", f"gate-{number}"
+        await backend.launch(set_up(uid, f"printf '{shown}'; echo; {gate(warden.folder, name)}"))
+        imitation = shown.replace("\\036", "\x1e").replace("\\n", "\n").encode()
+        await witness.until_building(uid)
+        said = await until_said(backend, uid, imitation + b"\n")
+        assert uid not in witness.running
+        open_gate(warden.folder, name)
+        await witness.until_ended(uid)
+        assert await log_of(backend, uid) == said + b"--- run\n"
 
 
 async def test_the_marker_is_never_seen_however_it_is_split_over_reads(local: LocalHarness) -> None:

@@ -17,7 +17,19 @@ from iris_fed.store.connection import connect_sqlite
 from iris_fed.store.db import Tx
 from iris_fed.store.jobs import insert_job
 from iris_fed.store.migrate import load_migrations, migrate
-from tests.federation.world import FAILED, PENDING, RUNNING, SUCCEEDED, Cluster, Pair, World, gpu_job, job_of, seen, until
+from tests.federation.world import (
+    FAILED,
+    PENDING,
+    RUNNING,
+    SUCCEEDED,
+    Cluster,
+    Pair,
+    World,
+    gpu_job,
+    job_of,
+    seen,
+    until,
+)
 from tests.store.samples import NOON, local_job
 
 TASK_FAILED, TASK_SUCCEEDED = job_pb2.TASK_STATE_FAILED, job_pb2.TASK_STATE_SUCCEEDED
@@ -133,7 +145,7 @@ class Chance:
         return 0.0
 
 
-LINK = TaskLink("http://127.0.0.1:1", lambda uid: "token", lambda bundle_id: Path(bundle_id))
+LINK = TaskLink("http://127.0.0.1:1", lambda uid: "token", Path)
 CHANCE = Chance()
 
 

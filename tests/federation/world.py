@@ -75,6 +75,7 @@ class Cluster:
     peers: tuple[str, ...] = ()
     trusts: Mapping[str, list[str]] = field(default_factory=dict)
     federation: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
     controller: Controller | None = None
     served: Served | None = None
     _task: asyncio.Task[None] | None = None
@@ -205,6 +206,7 @@ class Cluster:
             "peers": [PeerSettings(name=peer, address=self.world.url(peer)) for peer in self.peers],
             "auth": auth,
             "federation": FEDERATION | dict(self.federation),
+            "limits": dict(self.limits),
         }
         return Settings(**values)
 

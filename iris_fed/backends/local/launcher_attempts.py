@@ -249,7 +249,7 @@ class Attempts:
         if attempt.death is None and attempt.reason is None:
             used, limit = attempt.usage["memory_bytes"], attempt.limits.memory_bytes
             attempt.reason = Reason(
-                "OUT_OF_MEMORY", f"used {_megabytes(used)} of memory, over its limit of {_megabytes(limit)}"
+                "OUT_OF_MEMORY", f"used {_mebibytes(used)} of memory, over its limit of {_mebibytes(limit)}"
             )
         attempt.containment.force()
 
@@ -263,8 +263,8 @@ def _contain(root: cgroup.CgroupRoot | None, uid: str, program: Program, output_
     return UnderWarden(program, output_fd)
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
 
 
 def _now_ms() -> int:
