@@ -1,7 +1,7 @@
 """What other clusters may do here: hand a job over, cancel it, and learn what became of it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from iris_fed.auth.identity import Identity
 from iris_fed.decide import admission, lifecycle
@@ -30,6 +30,14 @@ from iris_fed.telemetry import get_logger
 log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """The id under which it runs here, and the attempts of the job that gave way, whose files may go."""
+
+    job_id: str
+    replaced_attempts: tuple[str, ...] = ()
+
+
 class _MustStop(Exception):
     """RECREATE over an unfinished job: it was cancelled; the parent asks again."""
 
@@ -56,23 +64,22 @@ class Inbound:
         if handoff is None:
             raise InvalidArgument("a cluster can only hand jobs off, under its own name", "federation")
         trust = self._authorise(caller, handoff.requester)
-        if not parse_job_id(submission.name, "name").is_root:
-            raise InvalidArgument("only a root job can be handed off", "name")
-        if submission.band is not None:
-            check_received_band(submission.band, trust.strongest_band, trust.requester)
-        submission = await self._keep_bundle(submission, handoff, trust)
+        known = await self._runtime.db.read(lambda tx: received_by_nonce(tx, handoff.requester, handoff.nonce))
+        if known is None:
+            submission = await self._keep_bundle(submission, handoff, trust)
         now_ms = self._runtime.clock.now_ms()
         miss = self._nearest_miss(submission)
-        admitted = await self._runtime.db.write(
+        outcome = await self._runtime.db.write(
             lambda tx: _admit(tx, submission, handoff, trust, self._runtime.database_id, miss, now_ms)
         )
-        if isinstance(admitted, _MustStop):
-            self._runtime.signals.publish([admitted.job.uid])
+        if isinstance(outcome, _MustStop):
+            self._runtime.signals.publish([outcome.job.uid])
             self._local.wake()
-            raise Aborted(f"{admitted.job.job_id} is still stopping; try again in a moment")
-        log.info("handoff.admitted", requester=handoff.requester, job=admitted, nonce=handoff.nonce)
+            raise Aborted(f"{outcome.job.job_id} is still stopping; try again in a moment")
+        log.info("handoff.admitted", requester=handoff.requester, job=outcome.job_id, nonce=handoff.nonce)
         self._local.wake()
-        return admitted
+        await self._local.forget(outcome.replaced_attempts)
+        return outcome.job_id
 
     async def _keep_bundle(self, submission: Submission, handoff: Handoff, trust: Trust) -> Submission:
         """The bundle's bytes are on disk before a job names them; nobody else's are kept."""
@@ -143,23 +150,27 @@ def _admit(
     database_id: str,
     miss: Exception | None,
     now_ms: int,
-) -> str | _MustStop:
-    """The id under which it runs here."""
+) -> _Admitted | _MustStop:
     known = received_by_nonce(tx, handoff.requester, handoff.nonce)
     if admission.check_replay(handoff, known) is Replay.ACK:
         assert known is not None
         # Its end may be pruned here: the feed still has the tombstone to repeat.
         touch(tx, known.requester, known.nonce, known.job_id)
-        return known.job_id
+        return _Admitted(known.job_id)
     admission.check_handoff(submission, handoff, trust, database_id, now_ms)
+    if not parse_job_id(submission.name, "name").is_root:
+        raise InvalidArgument("only a root job can be handed off", "name")
+    if submission.band is not None:
+        check_received_band(submission.band, trust.strongest_band, trust.requester)
     if miss is not None:
         raise miss
+    replaced: tuple[str, ...] = ()
     old = job_by_id(tx, submission.name)
     if old is not None:
         match admission.check_taken(submission, handoff, old):
             case Existing.KEEP:
                 touch(tx, old.requester, old.nonce, old.job_id)
-                return old.job_id
+                return _Admitted(old.job_id)
             case Existing.STOP:
                 who = f"{handoff.requester}, which submits it again"
                 _cancel_tree(tx, old, who, now_ms)
@@ -168,11 +179,12 @@ def _admit(
                 raise Aborted(f"{old.job_id} has ended, but its children are still stopping; try again in a moment")
             case _:
                 supersede_received(tx, old, now_ms)
-                delete_job(tx, old.uid)
-    return _take_over(tx, submission, handoff, now_ms)
+                replaced = tuple(delete_job(tx, old.uid))
+    _take_over(tx, submission, handoff, now_ms)
+    return _Admitted(submission.name, replaced)
 
 
-def _take_over(tx: Tx, submission: Submission, handoff: Handoff, now_ms: int) -> str:
+def _take_over(tx: Tx, submission: Submission, handoff: Handoff, now_ms: int) -> None:
     owner = handoff.owner or parse_job_id(submission.name, "name").user
     job = received_from(
         new_job(submission, submission.name, owner, handoff.submitting_user, now_ms), handoff.requester, handoff.nonce
@@ -193,7 +205,6 @@ def _take_over(tx: Tx, submission: Submission, handoff: Handoff, now_ms: int) ->
             created_ms=now_ms,
         ),
     )
-    return submission.name
 
 
 def _cancel(tx: Tx, requester: str, job_id: str, nonce: str, now_ms: int) -> Job | None:

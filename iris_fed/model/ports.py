@@ -1,6 +1,6 @@
 """Small protocols by which rooms on the same floor meet; `server` wires them together."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol
 
 from iris_fed.model.federation import Admission, PeerShape, SentHandle, SyncAnswer, SyncRequest
@@ -101,6 +101,10 @@ class LocalCluster(Protocol):
 
     def wake(self) -> None:
         """There is something for the control loop to look at."""
+        ...
+
+    async def forget(self, attempt_uids: Iterable[str]) -> None:
+        """Remove what attempts of jobs that are no more left behind."""
         ...
 
     def refusals(self, spec: JobSpec) -> tuple[str, ...]:

@@ -6,14 +6,17 @@ import json
 import pytest
 
 from iris_fed.errors import InvalidArgument, Unavailable
+from iris_fed.rpc.gen.job import job_pb2
 from tests.federation.world import (
     FAILED,
     PENDING,
     RUNNING,
     Pair,
     World,
+    as_peer,
     cpu_job,
     gpu_job,
+    handoff,
     in_contact,
     seen,
     started,
@@ -142,3 +145,16 @@ async def test_a_row_that_cannot_be_applied_does_not_hold_up_the_others(world: W
     pair.lab.engine.finish(first)
     pair.lab.engine.finish(second, exit_code=4)
     assert (await seen(pair.hub, good, FAILED)).exit_code == 4
+
+
+async def test_a_replay_is_acknowledged_before_anything_else_is_asked(pair: Pair) -> None:
+    """A job that was admitted goes on, whatever would be said of it today."""
+    calls = as_peer(pair.hub, pair.lab)
+    request = handoff("/alice/hub.train", "hub", "n1.mac")
+    await calls.controller.launch_job(request)
+    request.priority_band = job_pb2.PRIORITY_BAND_SYSTEM
+    request.federation.submitting_user = "nobody@elsewhere"
+    request.federation.expires_ms = 1
+    request.federation.database_id = "another"
+    assert (await calls.controller.launch_job(request)).job_id == "/alice/hub.train"
+    await started(pair.lab)

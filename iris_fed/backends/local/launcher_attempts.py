@@ -248,9 +248,10 @@ class Attempts:
         """At once: a grace would let it take the machine."""
         if attempt.death is None and attempt.reason is None:
             used, limit = attempt.usage["memory_bytes"], attempt.limits.memory_bytes
-            attempt.reason = Reason(
-                "OUT_OF_MEMORY", f"used {_mebibytes(used)} of memory, over its limit of {_mebibytes(limit)}"
-            )
+            # In the unit in which the limit is a round number, as its user wrote it.
+            unit, name = (2**20, "MiB") if limit % 2**20 == 0 else (10**6, "MB")
+            words = f"used {used / unit:.1f} {name} of memory, over its limit of {limit / unit:.1f} {name}"
+            attempt.reason = Reason("OUT_OF_MEMORY", words)
         attempt.containment.force()
 
 
@@ -261,10 +262,6 @@ def _contain(root: cgroup.CgroupRoot | None, uid: str, program: Program, output_
         with contextlib.suppress(OSError):
             return InCgroup(root, uid, program, output_fd)
     return UnderWarden(program, output_fd)
-
-
-def _mebibytes(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB"
 
 
 def _now_ms() -> int:
