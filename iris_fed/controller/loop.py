@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import anyio
+from anyio.abc import TaskGroup
 
 from iris_fed.backends.base import Backend, BackendUnavailable, Owner, Recovery
 from iris_fed.config.sections import SchedulingSettings
@@ -29,7 +30,6 @@ from iris_fed.store.runtime import Runtime
 from iris_fed.supervise import Wakeup, supervise
 from iris_fed.telemetry import get_logger
 
-LAUNCHES_AT_ONCE = 16
 RETRY_BASE_MS = 200
 RETRY_MAX_MS = 10_000
 
@@ -59,14 +59,17 @@ class ControlLoop:
         self._disk = disk
         self._hold_after_ms = int(settings.hold_after_s * 1000)
         self._unlaunched: dict[str, Launch] = {}
+        self._launching: set[str] = set()
         self._launch_tries = 0
         self._killed: set[str] = set()
+        self._group: TaskGroup | None = None
         self._recovered = False
         self.wake = Wakeup()
 
     async def run(self) -> None:
         """Until cancelled."""
         async with anyio.create_task_group() as group:
+            self._group = group
             for backend in self._backends.values():
                 group.start_soon(supervise, f"observe {backend.backend_id}", partial(self._observe, backend))
             group.start_soon(supervise, "control", self._control)
@@ -84,7 +87,11 @@ class ControlLoop:
         """Remove what attempts of jobs that are no more left behind."""
         for uid in attempt_uids:
             for backend in self._backends.values():
-                await backend.forget(uid)
+                try:
+                    await backend.forget(uid)
+                except (BackendUnavailable, OSError) as error:
+                    # The job that took the name is written already; this is only untidy.
+                    log.warning("files.not_removed", attempt=uid, error=str(error))
 
     async def _control(self) -> None:
         if not self._recovered:
@@ -97,9 +104,12 @@ class ControlLoop:
             refresh = not await self.wake.wait(min(wait_s, self._safety_interval_s))
 
     async def _pass(self, refresh_reasons: bool) -> float:
-        """1. Kill. 2. Start what could not be started before. 3. Place and start. Returns seconds to the next."""
+        """1. Kill. 2. Start what could not be started before. 3. Place and start. Returns seconds to the next.
+
+        Neither starting nor killing is waited for: a workspace that takes long to unpack holds up nobody.
+        """
         await self._kill()
-        retry_s = await self._launch_all()
+        await self._launch_all()
         places = [Place(backend.summary(), tuple(backend.nodes())) for backend in self._backends.values()]
         terms = Terms(
             self._clock.now_ms(),
@@ -114,11 +124,11 @@ class ControlLoop:
         if done.launches:
             # Kept before anything can go wrong: what is committed is started, now or later.
             self._unlaunched |= {launch.request.attempt_uid: launch for launch in done.launches}
-            retry_s = await self._launch_all()
+            await self._launch_all()
         if done.full:
             return 0.0
         timer_s = float("inf") if done.next_ms is None else (done.next_ms - self._clock.now_ms()) / 1000
-        return max(0.0, min(retry_s, timer_s))
+        return max(0.0, timer_s)
 
     async def _kill(self) -> None:
         doomed = await self._db.read(lambda tx: live_attempts(tx, to_kill_only=True))
@@ -127,14 +137,26 @@ class ControlLoop:
             backend = self._backends.get(attempt.backend_id)
             if backend is None or attempt.attempt_uid in self._killed:
                 continue
-            if self._unlaunched.pop(attempt.attempt_uid, None):
+            uid = attempt.attempt_uid
+            if uid not in self._launching and self._unlaunched.pop(uid, None) is not None:
                 await self._apply([_never_started(attempt, self._clock.now_ms())])
                 continue
-            try:
-                await backend.kill(attempt.attempt_uid)
-                self._killed.add(attempt.attempt_uid)
-            except BackendUnavailable as error:
-                log.warning("backend.unavailable", backend=attempt.backend_id, error=str(error))
+            self._killed.add(uid)
+            self._background.start_soon(self._kill_one, backend, uid)
+
+    @property
+    def _background(self) -> TaskGroup:
+        assert self._group is not None
+        return self._group
+
+    async def _kill_one(self, backend: Backend, uid: str) -> None:
+        try:
+            await backend.kill(uid)
+        except Exception as error:
+            log.warning("attempt.not_killed", attempt=uid, exc_info=error)
+            await anyio.sleep(RETRY_MAX_MS / 1000)
+            self._killed.discard(uid)
+            self.wake()
 
     async def _acquaint(self) -> None:
         """Tell members of a gang where to find each other, all at once and only once."""
@@ -150,28 +172,33 @@ class ControlLoop:
             told = with_siblings(members, addresses, ports)
             self._unlaunched |= {member.request.attempt_uid: member for member in told}
 
-    async def _launch_all(self) -> float:
-        """Start attempts that are committed; those that cannot be now are kept. Returns seconds to the next try."""
+    async def _launch_all(self) -> None:
+        """Begin to start every attempt that is committed and not being started."""
         await self._acquaint()
-        limiter = anyio.CapacityLimiter(LAUNCHES_AT_ONCE)
+        for uid, launch in list(self._unlaunched.items()):
+            if uid not in self._launching:
+                self._launching.add(uid)
+                self._background.start_soon(self._launch_one, launch)
+        # Each reserves its capacity before it first waits, so that the next pass sees what is left.
+        await anyio.lowlevel.checkpoint()
 
-        async def start(launch: Launch) -> None:
-            uid = launch.request.attempt_uid
-            async with limiter:
-                try:
-                    await self._backends[launch.backend_id].launch(launch.request)
-                    self._unlaunched.pop(uid, None)
-                except BackendUnavailable as error:
-                    log.warning("backend.unavailable", backend=launch.backend_id, error=str(error))
-
-        async with anyio.create_task_group() as group:
-            for launch in list(self._unlaunched.values()):
-                group.start_soon(start, launch)
-        if not self._unlaunched:
+    async def _launch_one(self, launch: Launch) -> None:
+        uid = launch.request.attempt_uid
+        try:
+            await self._backends[launch.backend_id].launch(launch.request)
+            self._unlaunched.pop(uid, None)
             self._launch_tries = 0
-            return float("inf")
-        self._launch_tries += 1
-        return backoff_ms(self._launch_tries, RETRY_BASE_MS, RETRY_MAX_MS, self._entropy.jitter()) / 1000
+        except Exception as error:
+            if isinstance(error, BackendUnavailable):
+                log.warning("backend.unavailable", backend=launch.backend_id, error=str(error))
+            else:
+                log.error("launch.failed", attempt=uid, exc_info=error)
+            self._launch_tries += 1
+            wait_ms = backoff_ms(self._launch_tries, RETRY_BASE_MS, RETRY_MAX_MS, self._entropy.jitter())
+            await anyio.sleep(wait_ms / 1000)
+            self.wake()
+        finally:
+            self._launching.discard(uid)
 
     async def _observe(self, backend: Backend) -> None:
         while True:

@@ -83,7 +83,7 @@ class Pruner:
             return True
         try:
             await backend.forget(attempt_uid)
-        except BackendUnavailable as error:
+        except (BackendUnavailable, OSError) as error:
             log.warning("files.not_removed", attempt=attempt_uid, error=str(error))
             return False
         return True

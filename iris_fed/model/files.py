@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from iris_fed.errors import InvalidArgument
 
 MAX_PATH_CHARS = 4_096
+MAX_PATH_PARTS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class UnsafeBundle(Exception):
 def split_path(path: str, field: str = "path") -> tuple[str, ...]:
     """The parts of a path that stays below its start. Raises InvalidArgument, naming `field`."""
     parts = tuple(path.split("/"))
+    if len(parts) > MAX_PATH_PARTS:
+        raise InvalidArgument(f"{path[:80]!r} is more than {MAX_PATH_PARTS} folders deep", field)
     if len(path) > MAX_PATH_CHARS or "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise InvalidArgument(
             f"{path[:80]!r} is no path below the work directory: relative, without '.', '..' or empty parts", field

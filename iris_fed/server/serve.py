@@ -31,6 +31,8 @@ def run(settings: Settings, *, exit_on_stdin_eof: bool = False) -> int:
 
     Raises ConfigError when it cannot start.
     """
+    # Whatever is written in the state directory is this user's alone; tasks get their usual mask back.
+    os.umask(0o077)
     configure_logging(settings.log.level, settings.log.format)
     listener = _bind(settings)
     with contextlib.closing(listener), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -19,9 +19,14 @@ class HostGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            refusal = refuse_headers([(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"]])
+            headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+            refusal = refuse_headers(headers)
             if refusal is not None:
                 await PlainTextResponse(refusal + "\n", status_code=403)(scope, receive, send)
+                return
+            unreadable = refuse_unreadable(headers)
+            if unreadable is not None:
+                await PlainTextResponse(unreadable[1] + "\n", status_code=unreadable[0])(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -34,6 +39,17 @@ def refuse_headers(headers: list[tuple[str, str]]) -> str | None:
     for name, value in headers:
         if name == "origin" and _host_of(value) not in OWN_HOSTS:
             return "requests of pages from elsewhere are refused"
+    return None
+
+
+def refuse_unreadable(headers: list[tuple[str, str]]) -> tuple[int, str] | None:
+    """HTTP status and words for what the RPC library behind this would stumble over, or None."""
+    if not all(name.isascii() and value.isascii() for name, value in headers):
+        return 400, "headers hold ASCII only"
+    if sum(name == "authorization" for name, _ in headers) > 1:
+        return 400, "a request carries one Authorization header"
+    if any(name == "content-type" and value.lower().startswith("application/grpc") for name, value in headers):
+        return 415, "this controller speaks the Connect protocol, not gRPC"
     return None
 
 

@@ -5,7 +5,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from iris_fed.web.app import build_app
-from iris_fed.web.hosts import refuse_headers
+from iris_fed.web.hosts import refuse_headers, refuse_unreadable
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,26 @@ async def test_the_guard_stands_before_every_route() -> None:
         assert (await client.post("/iris.cluster.ControllerService/LaunchJob")).status_code == 204
         assert (await client.get("/readyz")).status_code == 503
         assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([("authorization", "Bearer \xff")], 400),
+        ([("x-\xe9", "a")], 400),
+        ([("authorization", "Bearer a"), ("authorization", "Bearer b")], 400),
+        ([("content-type", "application/grpc")], 415),
+        ([("content-type", "application/grpc-web+proto")], 415),
+    ],
+)
+def test_what_the_rpc_library_would_stumble_over_is_refused_in_front(
+    headers: list[tuple[str, str]], status: int
+) -> None:
+    refusal = refuse_unreadable(headers)
+    assert refusal is not None
+    assert refusal[0] == status
+
+
+def test_an_ordinary_request_is_readable() -> None:
+    headers = [("authorization", "Bearer a"), ("content-type", "application/connect+proto")]
+    assert refuse_unreadable(headers) is None

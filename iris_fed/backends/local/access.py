@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from iris_fed.model.files import ExecResult, FileChunk, FileListing
 
 _READ_BYTES = 64 * 1024
 _GUARD = Path(__file__).with_name("exec_guard.py")
+_ENVIRON_TRIES = 50
+_ENVIRON_PAUSE_S = 0.02
 _LAST_WORDS_S = 0.5
 """How long the outputs are still read once the command is over, should others hold them open."""
 _JOIN_CGROUP = 'echo $$ > "$0" 2>/dev/null; exec "$@"'
@@ -87,15 +90,27 @@ class Access:
         record = self._records.attempt(uid)
         if record is None or record.process is None:
             raise NotRunning(uid)
-        try:
-            raw = Path(f"/proc/{record.process.pid}/environ").read_bytes()
-        except OSError:
-            raise NotRunning(uid) from None
-        pairs = (entry.partition(b"=") for entry in raw.split(b"\0") if b"=" in entry)
-        env = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+        env: dict[str, str] = {}
+        for _ in range(_ENVIRON_TRIES):
+            env = _environment_of(record.process.pid, uid)
+            if env.get("IRIS_ATTEMPT_UID") == uid:
+                return record, env
+            # It is just becoming its program.
+            time.sleep(_ENVIRON_PAUSE_S)
         if env.get("IRIS_ATTEMPT_UID", uid) != uid:
             raise NotRunning(uid)
-        return record, env
+        # It has written over its own environment.
+        return record, {"PATH": os.defpath, **env}
+
+
+def _environment_of(pid: int, uid: str) -> dict[str, str]:
+    """Raises NotRunning."""
+    try:
+        raw = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        raise NotRunning(uid) from None
+    pairs = (entry.partition(b"=") for entry in raw.split(b"\0") if b"=" in entry)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
 async def _attend(

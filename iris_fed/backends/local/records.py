@@ -159,12 +159,11 @@ class Records:
         return parse_end(uid, record)
 
     def remove(self, uid: str) -> None:
-        """The record goes last, so that a half-removed attempt is still known."""
+        """The record goes last, so that a half-removed attempt is still known. Raises OSError."""
         folder = self.folder(uid)
-        shutil.rmtree(folder / files.WORK, onerror=_open_and_retry)
-        for entry in list(os.scandir(folder)) if folder.exists() else []:
-            if entry.name != files.ATTEMPT:
-                os.unlink(entry.path)
+        if not folder.exists():
+            return
+        _empty(folder, spared=files.ATTEMPT)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -184,13 +183,27 @@ def _parse_process(process: Record, boot: str) -> Process:
     )
 
 
-def _open_and_retry(function: object, path: str, error: object) -> None:
-    """A task may have closed its own directories."""
-    parent = os.path.dirname(path)
-    for closed in (parent, path):
-        if os.path.isdir(closed) and not os.path.islink(closed):
-            os.chmod(closed, 0o700)
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-    elif os.path.lexists(path):
-        os.unlink(path)
+def _empty(folder: Path, spared: str) -> None:
+    """Remove all that a task left in `folder`, but for the file `spared` at its top.
+
+    A task may nest directories deeper than any path may be long or a recursion go, and close its
+    own: so each directory found is opened up and brought to the top before it is looked into.
+    """
+    waiting = [folder]
+    number = 0
+    while waiting:
+        directory = waiting.pop()
+        for entry in list(os.scandir(directory)):
+            if entry.is_dir(follow_symlinks=False):
+                number += 1
+                target = folder / f".removing-{number}"
+                os.chmod(entry.path, 0o700)
+                while target.exists():
+                    number += 1
+                    target = folder / f".removing-{number}"
+                os.rename(entry.path, target)
+                waiting.append(target)
+            elif directory != folder or entry.name != spared:
+                os.unlink(entry.path)
+        if directory != folder:
+            os.rmdir(directory)
