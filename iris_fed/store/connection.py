@@ -90,7 +90,7 @@ def _set_up(connection: Tx, clock: Clock, notes: set[str], *, query_only: bool) 
         "recursive_triggers=ON",
         "busy_timeout=5000",
         "temp_store=MEMORY",
-        "secure_delete=FAST",
+        "secure_delete=ON",
         "journal_size_limit=67108864",
     ):
         connection.execute(f"PRAGMA {pragma}")

@@ -22,6 +22,8 @@ START_LIMIT_S = 20.0
 STOP_LIMIT_S = 15.0
 CALL_LIMIT_S = 10.0
 HEARTBEATS = {"heartbeat_interval_s": 0.5, "heartbeat_timeout_s": 0.4}
+RETENTION = {"interval_s": 1.0}
+"""Each round also empties the write-ahead log."""
 
 OWN_METHODS = frozenset({"ListJobEvents", "GetClusterInfo"})
 ME = getpass.getuser()
@@ -74,7 +76,7 @@ class Cluster:
         keys = {"signing_key": "file:signing-key.pem", "nonce_key": "file:nonce.key"}
         auth = keys | settings.pop("auth", {})
         backends = settings.pop("backends", [{"id": "local", "kill_grace_s": 1.0}])
-        return cls(name, home, {"federation": HEARTBEATS, "auth": auth, "backends": backends, **settings}, public)
+        return cls(name, home, {"federation": HEARTBEATS, "auth": auth, "backends": backends, "retention": RETENTION, **settings}, public)
 
     @property
     def state_dir(self) -> Path:
