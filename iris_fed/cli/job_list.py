@@ -11,6 +11,7 @@ from iris_fed.cli import formats
 from iris_fed.cli.parse import UsageError
 from iris_fed.cli.session import full_id, home
 from iris_fed.client import Client
+from iris_fed.errors import DeadlineExceeded, Unavailable
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.job import job_pb2
 
@@ -144,19 +145,34 @@ def now_ms() -> int:
 
 
 async def watch_list(client: Client, wanted: Wanted) -> None:
-    """Show the list anew every second, until interrupted."""
+    """Show the list anew every second, until interrupted.
+
+    While the controller is away the last picture stays, marked with its age. Raises what the first look does.
+    """
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    from iris_fed.cli.terminal import render_table
-
     console = Console()
+    found, seen_ms, outage = await list_wanted(client, wanted, now_ms()), now_ms(), ""
     with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
         while True:
-            found = await list_wanted(client, wanted, now_ms())
-            live.update(Text.from_ansi(render_table(COLUMNS, rows(found.jobs, now_ms()), True)), refresh=True)
+            live.update(Text.from_ansi(picture(found, seen_ms, now_ms(), outage)), refresh=True)
             await asyncio.sleep(WATCH_INTERVAL_S)
+            try:
+                found, seen_ms, outage = await list_wanted(client, wanted, now_ms()), now_ms(), ""
+            except (Unavailable, DeadlineExceeded) as error:
+                outage = error.message
+
+
+def picture(found: Controller.ListJobsResponse, seen_ms: int, now_ms: int, outage: str) -> str:
+    """The list as a terminal shows it; above it, when there is an outage, how old it is and why."""
+    from iris_fed.cli.terminal import one_line, render_table
+
+    if not outage:
+        return render_table(COLUMNS, rows(found.jobs, now_ms), True)
+    stale = f"stale, {formats.age(now_ms, seen_ms)} old: {one_line(outage)}"
+    return f"{stale}\n{render_table(COLUMNS, rows(found.jobs, seen_ms), True)}"
 
 
 async def _query(client: Client, wanted: Wanted) -> Controller.JobQuery:

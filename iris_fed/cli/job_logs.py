@@ -4,10 +4,11 @@ import json
 from dataclasses import dataclass
 from typing import TextIO
 
-from iris_fed.cli.log_printer import LogPrinter
+from iris_fed.cli.log_printer import LogPrinter, takes_sentences
 from iris_fed.cli.session import as_json, full_id
 from iris_fed.cli.terminal import say
 from iris_fed.client import Client
+from iris_fed.client.follow import check_same
 from iris_fed.model.ids import is_task_id
 
 
@@ -23,13 +24,26 @@ class LogRequest:
 
 
 async def show_logs(client: Client, wanted: LogRequest, out: TextIO) -> None:
-    """Each line as it comes, with its task's index where there are several tasks."""
+    """Each line as it comes, with its task's index where there are several tasks.
+
+    Raises Replaced when the job gave its id to another submission while it was followed.
+    """
     id = await full_id(client, wanted.id)
-    several = not is_task_id(id) and (await client.job(id)).job.task_count > 1
-    printer = LogPrinter(out.buffer, clean=out.isatty(), prefixed=several, timestamps=wanted.timestamps)
+    job_id = id.rpartition("/")[0] if is_task_id(id) else id
+    job = (await client.job(job_id)).job
+    printer = LogPrinter(
+        out.buffer,
+        clean=out.isatty(),
+        prefixed=id == job_id and job.task_count > 1,
+        timestamps=wanted.timestamps,
+        shared=takes_sentences(out),
+    )
     try:
         async for response in client.logs(id, follow=wanted.follow, attempt_id=wanted.attempt, tail_lines=wanted.tail):
             printer.show(response)
+        if wanted.follow:
+            printer.make_way()
+            check_same(job, (await client.job(job_id)).job)
     finally:
         printer.finish()
 

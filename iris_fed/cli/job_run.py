@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from iris_fed.cli import formats
 from iris_fed.cli.exits import CANNOT, INTERRUPTED, WAIT_TIMED_OUT
-from iris_fed.cli.log_printer import LogPrinter
+from iris_fed.cli.log_printer import LogPrinter, takes_sentences
 from iris_fed.cli.parse import exit_code
 from iris_fed.cli.session import as_json
 from iris_fed.cli.terminal import print_json, say
 from iris_fed.client import Client
+from iris_fed.client.follow import check_same
 from iris_fed.errors import DeadlineExceeded, IrisFedError
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.job import job_pb2
@@ -46,19 +47,26 @@ async def submit_and_follow(client: Client, run: Run) -> int:
     say(f"submitted {run.job_id}")
     try:
         async with asyncio.timeout(run.wait_timeout_s):
-            await _follow(client, run)
+            ended = await _follow(client, run)
     except TimeoutError:
         say(f"{run.job_id} has not ended; it goes on: iris-fed job logs -f {run.job_id}")
         return WAIT_TIMED_OUT
-    return await report_end(client, run.job_id, run.json)
+    return await report_end(client, ended, run.json)
 
 
-async def report_end(client: Client, job_id: str, json: bool) -> int:
-    """The exit code of a job that has ended; with `json` its document goes to stdout."""
-    answer = await client.job(job_id)
+async def report_end(client: Client, ended: job_pb2.JobStatus, json: bool) -> int:
+    """The exit code of a job that has ended; with `json` its document goes to stdout.
+
+    Raises Replaced when another submission has taken its id and there is more to ask than is known.
+    """
+    if ended.state == job_pb2.JOB_STATE_SUCCEEDED and not json:
+        return 0
+    tasks = list((await client.tasks(ended.job_id)).tasks)
+    answer = await client.job(ended.job_id)
+    check_same(ended, answer.job)
     if json:
         print_json(as_json(answer))
-    return job_exit_code(answer.job, list((await client.tasks(job_id)).tasks))
+    return job_exit_code(answer.job, tasks)
 
 
 def job_exit_code(job: job_pb2.JobStatus, tasks: list[job_pb2.TaskStatus]) -> int:
@@ -117,14 +125,16 @@ async def print_log(client: Client, run: Run, printer: LogPrinter) -> None:
         async for response in client.logs(run.job_id, follow=True):
             printer.show(response)
     except IrisFedError as error:
-        say(f"its output cannot be read: {error.message}")
+        printer.say(f"its output cannot be read: {error.message}")
     finally:
         printer.finish()
 
 
-async def _follow(client: Client, run: Run) -> None:
+async def _follow(client: Client, run: Run) -> job_pb2.JobStatus:
+    """Its last status. Raises Replaced when another submission took its id meanwhile."""
     out = sys.stderr if run.json else sys.stdout
-    printer = LogPrinter(out.buffer, clean=out.isatty(), prefixed=run.request.replicas > 1)
+    several = run.request.replicas > 1
+    printer = LogPrinter(out.buffer, clean=out.isatty(), prefixed=several, shared=takes_sentences(out))
     log = asyncio.create_task(print_log(client, run, printer))
     try:
         last: job_pb2.JobStatus | None = None
@@ -132,11 +142,14 @@ async def _follow(client: Client, run: Run) -> None:
             if status.HasField("finished_at"):
                 await _rest_of(log, printer)
             if sentence := news(last, status):
-                say(sentence)
+                printer.say(sentence)
             last = status
     finally:
         log.cancel()
         await asyncio.gather(log, return_exceptions=True)
+        printer.make_way()
+    assert last is not None, "a watch gives at least one status"
+    return last
 
 
 async def _rest_of(log: asyncio.Task[None], printer: LogPrinter) -> None:
@@ -148,5 +161,5 @@ async def _rest_of(log: asyncio.Task[None], printer: LogPrinter) -> None:
             log.result()
             return
         if printer.lines_shown == shown:
-            say("the rest of its output has not arrived; read it later with `iris-fed job logs`")
+            printer.say("the rest of its output has not arrived; read it later with `iris-fed job logs`")
             return

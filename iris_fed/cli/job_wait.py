@@ -1,7 +1,7 @@
 """`job wait` and `job cancel`: several jobs at once."""
 
 from iris_fed.cli.exits import WAIT_TIMED_OUT
-from iris_fed.cli.job_run import job_exit_code, news
+from iris_fed.cli.job_run import news, report_end
 from iris_fed.cli.session import as_json, full_ids
 from iris_fed.cli.terminal import print_json, say
 from iris_fed.client import Client
@@ -33,7 +33,8 @@ async def cancel_all(client: Client, names: list[str]) -> bool:
             await client.cancel(job_id)
             say(f"{job_id} is being cancelled")
         except IrisFedError as error:
-            say(f"iris-fed: {job_id}: {error.message}")
+            named = job_id in error.message
+            say(f"iris-fed: {error.message}" if named else f"iris-fed: {job_id}: {error.message}")
             accepted = False
     return accepted
 
@@ -41,5 +42,5 @@ async def cancel_all(client: Client, names: list[str]) -> bool:
 async def _first_failure(client: Client, statuses: list[job_pb2.JobStatus]) -> int:
     for status in statuses:
         if status.state != job_pb2.JOB_STATE_SUCCEEDED:
-            return job_exit_code(status, list((await client.tasks(status.job_id)).tasks))
+            return await report_end(client, status, json=False)
     return 0

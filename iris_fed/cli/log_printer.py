@@ -1,24 +1,39 @@
 """Lines of several tasks on one stream, in the order they come."""
 
-from typing import BinaryIO
+import os
+import sys
+from typing import BinaryIO, TextIO
 
 from iris_fed.cli import formats
 from iris_fed.cli.terminal import say, strip_control_bytes
 from iris_fed.rpc.gen.irisfed.cluster_pb2 import LogLine, ReadLogsResponse
 
 
+def takes_sentences(out: TextIO) -> bool:
+    """Whether what goes to stderr is read on `out` too: both a terminal, or one and the same pipe or file."""
+    if out.isatty() and sys.stderr.isatty():
+        return True
+    try:
+        return os.path.sameopenfile(out.fileno(), sys.stderr.fileno())
+    except OSError:
+        return False
+
+
 class LogPrinter:
     """Writes output to `out`: stripped of terminal controls when `clean`, byte for byte otherwise.
 
     `prefixed` puts the task's index before each line. A line that comes in parts, or ends without a
-    newline, is kept apart from another task's.
+    newline, is kept apart from another task's; from a sentence too where `shared` says that `out` has both.
     """
 
-    def __init__(self, out: BinaryIO, *, clean: bool, prefixed: bool = False, timestamps: bool = False) -> None:
+    def __init__(
+        self, out: BinaryIO, *, clean: bool, prefixed: bool = False, timestamps: bool = False, shared: bool = False
+    ) -> None:
         self._out = out
         self._clean = clean
         self._prefixed = prefixed
         self._timestamps = timestamps
+        self._shared = shared
         self._unfinished = ""
         self.lines_shown = 0
 
@@ -27,7 +42,18 @@ class LogPrinter:
             self._show_line(line)
         self._out.flush()
         if response.notice:
-            say(response.notice)
+            self.say(response.notice)
+
+    def say(self, sentence: str) -> None:
+        """Progress, to stderr, on a line of its own."""
+        self.make_way()
+        say(sentence)
+
+    def make_way(self) -> None:
+        """End an unfinished line where a sentence would be glued to it."""
+        if self._unfinished and self._shared:
+            self._end_line()
+            self._out.flush()
 
     def finish(self) -> None:
         """End an unfinished line on a terminal, where a prompt would follow on it."""

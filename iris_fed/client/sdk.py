@@ -9,11 +9,11 @@ from connectrpc.errors import ConnectError
 from pyqwest import Transport
 
 from iris_fed.client import fetch as fetching
-from iris_fed.client import file_stream
+from iris_fed.client import file_stream, follow
 from iris_fed.client.contexts import Target, find_target
-from iris_fed.client.failures import Patience, passes, translate
+from iris_fed.client.failures import passes, translate
 from iris_fed.client.log_stream import read_resuming
-from iris_fed.errors import DeadlineExceeded, NotFound
+from iris_fed.errors import DeadlineExceeded
 from iris_fed.model.ids import is_task_id, task_id
 from iris_fed.rpc.connect_client import Channel
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
@@ -23,23 +23,11 @@ from iris_fed.rpc.gen.job import job_pb2
 PAGE_SIZE = 200
 READ_ATTEMPTS = 3
 READ_RETRY_PAUSE_S = 0.2
-FIRST_POLL_S = 0.05
-LONGEST_POLL_S = 1.0
-POLL_GROWTH = 1.3
 DEFAULT_EXEC_S = 60
 SLOWEST_BYTES_PER_S = 256 * 1024
 """A link that carries a workspace more slowly than this does not carry it."""
 CHECK_PEER_TIMEOUT_S = 60.0
 """The controller itself waits for DNS, TLS and the peer's answer."""
-END_STATES = frozenset(
-    {
-        job_pb2.JOB_STATE_SUCCEEDED,
-        job_pb2.JOB_STATE_FAILED,
-        job_pb2.JOB_STATE_KILLED,
-        job_pb2.JOB_STATE_WORKER_FAILED,
-        job_pb2.JOB_STATE_UNSCHEDULABLE,
-    }
-)
 
 T = TypeVar("T")
 
@@ -135,30 +123,13 @@ class Client:
             if not answer.has_more or not answer.jobs:
                 return
 
-    async def watch(self, job_id: str) -> AsyncIterator[job_pb2.JobStatus]:
+    def watch(self, job_id: str) -> AsyncIterator[job_pb2.JobStatus]:
         """The job's status now, and again each time that it has changed, until it has ended.
 
         Asks every 50 ms after a change, later every second; bears with a controller that is away for
-        up to a minute.
+        up to a minute. Raises Replaced when another submission has taken the id since the first status.
         """
-        patience = Patience(self.address)
-        request = Controller.GetJobStatusRequest(job_id=job_id)
-        last: job_pb2.JobStatus | None = None
-        pause_s = FIRST_POLL_S
-        while True:
-            try:
-                status = (await self._channel.controller.get_job_status(request)).job
-            except ConnectError as error:
-                await patience.after(error)
-                continue
-            patience.succeeded()
-            if status != last:
-                yield status
-                last, pause_s = status, FIRST_POLL_S
-            if status.state in END_STATES:
-                return
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * POLL_GROWTH, LONGEST_POLL_S)
+        return follow.watch(self._channel, job_id)
 
     async def wait(self, job_id: str, timeout_s: float | None = None) -> job_pb2.JobStatus:
         """As `wait_all`, for one job."""
@@ -168,15 +139,14 @@ class Client:
         """The statuses of the jobs, in the order given, once all have ended; asked for every 50 ms at
         first, then every second.
 
-        Bears with a controller that is away for up to a minute. Raises NotFound, or DeadlineExceeded
-        after `timeout_s`.
+        Bears with a controller that is away for up to a minute. Raises NotFound, Replaced when another
+        submission has taken an id since it was first looked at, or DeadlineExceeded after `timeout_s`.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                await self._until_ended(job_ids)
+                return await follow.until_ended(self._channel, job_ids)
         except TimeoutError:
             raise DeadlineExceeded(f"{', '.join(job_ids)}: not ended within {timeout_s:g} s; it goes on") from None
-        return [(await self.job(job_id)).job for job_id in job_ids]
 
     def logs(
         self, id: str, *, follow: bool = False, attempt_id: int | None = None, tail_lines: int = 0
@@ -264,25 +234,6 @@ class Client:
 
     async def whoami(self) -> job_pb2.GetCurrentUserResponse:
         return await self._read(lambda: self._channel.controller.get_current_user(job_pb2.GetCurrentUserRequest()))
-
-    async def _until_ended(self, job_ids: Sequence[str]) -> None:
-        patience = Patience(self.address)
-        request = Controller.GetJobStateRequest(job_ids=job_ids)
-        pause_s = FIRST_POLL_S
-        while True:
-            try:
-                states = (await self._channel.controller.get_job_state(request)).states
-            except ConnectError as error:
-                await patience.after(error)
-                continue
-            patience.succeeded()
-            missing = [job_id for job_id in job_ids if job_id not in states]
-            if missing:
-                raise NotFound(f"there is no job {missing[0]}")
-            if all(states[job_id] in END_STATES for job_id in job_ids):
-                return
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * POLL_GROWTH, LONGEST_POLL_S)
 
     async def _once(self, call: Awaitable[T]) -> T:
         try:

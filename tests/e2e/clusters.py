@@ -76,7 +76,8 @@ class Cluster:
         keys = {"signing_key": "file:signing-key.pem", "nonce_key": "file:nonce.key"}
         auth = keys | settings.pop("auth", {})
         backends = settings.pop("backends", [{"id": "local", "kill_grace_s": 1.0}])
-        return cls(name, home, {"federation": HEARTBEATS, "auth": auth, "backends": backends, "retention": RETENTION, **settings}, public)
+        usual = {"federation": HEARTBEATS, "auth": auth, "backends": backends, "retention": RETENTION}
+        return cls(name, home, {**usual, **settings}, public)
 
     @property
     def state_dir(self) -> Path:

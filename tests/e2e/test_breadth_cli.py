@@ -265,6 +265,10 @@ def _holds_secret(directory: Path) -> list[str]:
     return found
 
 
+def _until_forgotten(cluster: Cluster) -> None:
+    poll(lambda: not _holds_secret(cluster.directory), f"{cluster.name}'s files forget the secret")
+
+
 def _said(ended: Ended) -> str:
     assert ended.code == 0, ended
     return ended.out + ended.err
@@ -294,7 +298,7 @@ def test_a_secret_is_seen_by_its_task_and_by_nobody_else(
     for text in (*seen, ended.err, ended.out, hub.log, lab.log):
         assert SECRET not in text
     for cluster in (hub, lab):
-        poll(lambda one=cluster: not _holds_secret(one.directory), f"{cluster.name}'s files forget the secret")
+        _until_forgotten(cluster)
 
 
 def test_when_a_controller_has_stopped_no_file_of_it_holds_the_secret_of_a_job_that_ended(

@@ -3,12 +3,14 @@
 import json
 import shutil
 import signal
+import subprocess
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 
 import pytest
 
 from tests.e2e.clusters import ME, Cluster
-from tests.e2e.command import clean_environment, iris_fed
+from tests.e2e.command import COMMAND, clean_environment, iris_fed
 from tests.e2e.terminal import CTRL_C, Terminal
 
 EXITS: list[tuple[list[str], int, str]] = [
@@ -141,6 +143,29 @@ def test_a_name_that_is_taken_is_dealt_with_as_asked(hub: Cluster) -> None:
     assert hub.attempt("taken")["attemptUid"] == uid
     assert hub.run("job", "run", "--name", "taken", "--if-exists", "recreate", "--", "true").code == 0
     assert hub.attempt("taken")["attemptUid"] != uid
+
+
+def test_a_run_whose_job_is_replaced_does_not_take_the_others_end_for_its_own(hub: Cluster) -> None:
+    with hub.begin("job", "run", "--name", "inc", "--", "sh", "-c", "echo I am A; exec sleep 60") as first:
+        assert first.line() == "I am A\n"
+        # Halted, so that it cannot see its own job's end in between.
+        first.interrupt(signal.SIGSTOP)
+        assert hub.run("job", "run", "--name", "inc", "--if-exists", "recreate", "--", "true").code == 0
+        first.interrupt(signal.SIGCONT)
+        ended = first.end()
+    assert ended.code == 125
+    assert ended.err.splitlines()[-1] == f"iris-fed: /{ME}/inc was replaced by another submission while it was followed"
+    assert "SUCCEEDED" not in ended.err
+
+
+def test_a_state_is_not_glued_to_output_without_a_newline(hub: Cluster) -> None:
+    script = ("job", "run", "--name", "glued", "--if-exists", "recreate", "--", "printf", "no newline")
+    with Terminal(*script, env=hub.env()) as terminal:
+        assert terminal.end() == 0
+    assert "\r\nno newline\r\n" in terminal.shown
+    both = subprocess.run([COMMAND, *script], env=hub.env(), stdout=PIPE, stderr=STDOUT, timeout=30, check=True)
+    assert b"\nno newline\n" in both.stdout
+    assert hub.run(*script).out == "no newline"
 
 
 def test_the_command_line_is_kept_without_the_values_of_variables(hub: Cluster) -> None:

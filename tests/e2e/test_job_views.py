@@ -1,6 +1,8 @@
 """Looking at jobs: `job list`, `describe`, `events`, `logs`, `wait`, `cancel`."""
 
+import asyncio
 import re
+import signal
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -8,7 +10,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pyqwest import Request, Response
 
+from iris_fed.cli.job_wait import wait_for_all
+from iris_fed.client import Client, Replaced
+from iris_fed.rpc.connect_client import open_transport
 from tests.e2e.clusters import ME, Cluster, Federation
 from tests.e2e.command import all_at_once
 from tests.e2e.terminal import CTRL_C, Terminal
@@ -82,6 +88,25 @@ def test_a_watched_list_shows_a_change_while_it_stands(hub: Cluster) -> None:
     assert "\x1b[?25h" in terminal.shown[-20:], "the cursor is visible again"
 
 
+def test_a_watched_list_outlives_an_outage_and_says_that_it_is_stale(own: list[Cluster], tmp_path: Path) -> None:
+    alone = Cluster.make(tmp_path, "alone").start()
+    own.append(alone)
+    alone.submit("--name", "first", "--", "true")
+    with Terminal("job", "list", "--watch", env=alone.env()) as terminal:
+        terminal.until(f"/{ME}/first")
+        assert alone.stop() == 0
+        terminal.until("stale, ")
+        terminal.until(f"cannot reach the controller at {alone.url}: connection refused")
+        terminal.until(f"/{ME}/first")
+        alone.start()
+        alone.submit("--name", "second", "--", "true")
+        terminal.until(f"/{ME}/second")
+        terminal.type(CTRL_C)
+        assert terminal.end() == 0
+    unreachable = alone.run("job", "list", "--watch", "--controller", "http://127.0.0.1:1")
+    assert (unreachable.code, "connection refused" in unreachable.err) == (125, True)
+
+
 @pytest.mark.usefixtures("jobs")
 def test_a_description_has_status_request_tasks_and_events(hub: Cluster) -> None:
     page = hub.run("job", "describe", "done").out
@@ -130,12 +155,67 @@ def test_waiting_ends_with_the_first_failures_code_or_when_the_time_is_up(hub: C
     assert hub.run("job", "wait", "nowhere").code == 125
 
 
+class Noticing:
+    """A real transport that tells when a job's status was answered."""
+
+    def __init__(self, address: str) -> None:
+        self._real = open_transport(address)
+        self.looked = asyncio.Event()
+
+    async def execute(self, request: Request) -> Response:
+        response = await self._real.execute(request)
+        if request.url.endswith("/GetJobStatus"):
+            self.looked.set()
+        return response
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._real.__aexit__(None, None, None)
+
+    async def __aenter__(self) -> "Noticing":
+        return self
+
+
+async def _replaced_while_waited_for(hub: Cluster, names: list[str], replaced: str) -> None:
+    token = (hub.state_dir / "admin.token").read_text().strip()
+    async with Noticing(hub.url) as transport, Client(hub.url, token=token, transport=transport) as client:
+        waiting = asyncio.create_task(wait_for_all(client, names, 30.0, False))
+        await transport.looked.wait()
+        recreate = ("job", "run", "--name", replaced, "--if-exists", "recreate", "--no-wait", "--", "sleep", "300")
+        assert (await asyncio.to_thread(hub.run, *recreate)).code == 0
+        await waiting
+
+
+@pytest.mark.usefixtures("jobs")
+def test_waiting_for_a_job_that_is_replaced_says_so_and_does_not_wait_for_the_other(hub: Cluster) -> None:
+    replaced = hub.submit("--name", "replaced", "--", "sleep", "300")
+    hub.until(replaced, "RUNNING")
+    with pytest.raises(Replaced, match=f"^{replaced} was replaced by another submission while it was followed$"):
+        asyncio.run(_replaced_while_waited_for(hub, [replaced, f"/{ME}/running"], "replaced"))
+    assert hub.state("replaced") in ("PENDING", "RUNNING"), "the wait did not last until the other's end"
+    hub.cancel("replaced")
+    hub.until("replaced", "KILLED")
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_followed_log_says_when_its_job_was_replaced(hub: Cluster) -> None:
+    hub.submit("--name", "spoken", "--", "sh", "-c", "echo on; exec sleep 300")
+    with hub.begin("job", "logs", "-f", "spoken") as log:
+        assert log.line() == "on\n"
+        # Halted, so that it cannot look between the two.
+        log.interrupt(signal.SIGSTOP)
+        assert hub.run("job", "run", "--name", "spoken", "--if-exists", "recreate", "--", "true").code == 0
+        log.interrupt(signal.SIGCONT)
+        ended = log.end()
+    assert ended.code == 125
+    assert ended.err == f"iris-fed: /{ME}/spoken was replaced by another submission while it was followed\n"
+
+
 @pytest.mark.usefixtures("jobs")
 def test_a_cancel_reaches_each_job_that_it_can(hub: Cluster) -> None:
     job = hub.submit("--", "sleep", "300")
     ended = hub.run("job", "cancel", "nowhere", job)
     assert ended.code == 125
-    assert "there is no job" in ended.err
+    assert ended.err.splitlines() == [f"iris-fed: there is no job /{ME}/nowhere", f"{job} is being cancelled"]
     hub.until(job, "KILLED")
 
 

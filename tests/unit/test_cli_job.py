@@ -94,6 +94,17 @@ def test_dropped_output_is_marked_where_it_is_missing() -> None:
     )
 
 
+def test_a_sentence_ends_an_unfinished_line_only_where_both_are_read(capsys: pytest.CaptureFixture[str]) -> None:
+    for shared, expected in ((True, b"half\n of it"), (False, b"half of it")):
+        out = io.BytesIO()
+        printer = LogPrinter(out, clean=False, shared=shared)
+        printer.show(ReadLogsResponse(lines=[_line(0, b"half")]))
+        printer.say("/me/job RUNNING")
+        printer.show(ReadLogsResponse(lines=[_line(0, b" of it")]))
+        assert out.getvalue() == expected
+    assert capsys.readouterr().err == "/me/job RUNNING\n" * 2
+
+
 def _task(index: int, state: job_pb2.TaskState, exit_code: int | None) -> job_pb2.TaskStatus:
     task = job_pb2.TaskStatus(task_id=f"/me/job/{index}", state=state)
     if exit_code is not None:
