@@ -76,6 +76,7 @@ class Cluster:
     trusts: Mapping[str, list[str]] = field(default_factory=dict)
     federation: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
+    retention: Mapping[str, Any] = field(default_factory=dict)
     controller: Controller | None = None
     served: Served | None = None
     _task: asyncio.Task[None] | None = None
@@ -207,6 +208,7 @@ class Cluster:
             "auth": auth,
             "federation": FEDERATION | dict(self.federation),
             "limits": dict(self.limits),
+            "retention": dict(self.retention),
         }
         return Settings(**values)
 
