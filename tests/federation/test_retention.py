@@ -1,9 +1,12 @@
 """What is over goes after its time, and a nearly full disk starts nothing."""
 
-from iris_fed.rpc.gen.irisfed import cluster_pb2
+from typing import Any
+
 from tests.federation.world import PENDING, RUNNING, SUCCEEDED, Pair, World, cpu_job, gpu_job, seen, started, until
 
-AT_ONCE = {"retention": {"jobs_days": 0.001, "outputs_days": 0.001, "bundles_days": 0.001, "interval_s": 0.05}}
+AT_ONCE: dict[str, Any] = {
+    "retention": {"jobs_days": 0.001, "outputs_days": 0.001, "bundles_days": 0.001, "interval_s": 0.05}
+}
 PAST_MS = 90_000
 """A thousandth of a day and a little."""
 
@@ -19,8 +22,7 @@ async def test_output_goes_first_and_the_log_says_so_then_the_job(world: World) 
     await here.execute("UPDATE attempts SET finished_ms = finished_ms - ?", PAST_MS)
 
     async def gone() -> str | None:
-        batches = [batch async for batch in here.client.logs(job_id)]
-        notices = [batch.notice for batch in batches if isinstance(batch, cluster_pb2.ReadLogsResponse)]
+        notices = [batch.notice async for batch in here.client.logs(job_id)]
         return next((notice for notice in notices if "was removed after its time" in notice), None)
 
     await until(gone)
