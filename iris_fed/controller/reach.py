@@ -32,8 +32,11 @@ class _Here:
 
 @dataclass(frozen=True, slots=True)
 class _There:
+    """`task_id` is the peer's name of the task, `asked` ours."""
+
     peer: str
     task_id: str
+    asked: str
 
 
 class Reach:
@@ -113,7 +116,7 @@ class Reach:
         if not _may_change(caller, job):
             raise PermissionDenied(f"{caller.principal} may not reach into {task}: it is not theirs")
         if job.cluster:
-            return _There(job.cluster, task_id(remote_id, index))
+            return _There(job.cluster, task_id(remote_id, index), task)
         wanted = [attempt for attempt in attempts if number is None or attempt.number == number]
         if not wanted:
             raise NotFound(f"{task} has no {'attempt yet' if number is None else f'attempt {number}'}")
@@ -140,7 +143,7 @@ def _translated(error: Exception, where: _Here | _There) -> IrisFedError:
     if isinstance(error, PeerUnreachable):
         return Unavailable(f"{where.peer}, which runs the job, cannot be reached: {error.message}")
     assert isinstance(error, PeerRefused)
-    words = f"{where.peer}: {error.message}"
+    words = f"{where.peer}: {error.message.replace(where.task_id, where.asked)}"
     match error.code:
         case "not_found":
             return NotFound(words)

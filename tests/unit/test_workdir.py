@@ -178,16 +178,16 @@ def test_links_are_left_out_and_not_followed(work: Path, target: str) -> None:
     (work / "link").symlink_to(target)
     assert names(work) == ["real"]
     for read in (lambda: workdir.read_file(work, "link", 0, 10), lambda: workdir.list_files(work, "link", 10)):
-        with pytest.raises(NoSuchFile, match=r"^link cannot be read"):
+        with pytest.raises(NoSuchFile, match=r"^link (is a link|does not lie)"):
             read()
 
 
 def test_a_folder_that_was_swapped_for_a_link_is_not_entered(work: Path) -> None:
     (work / "etc").symlink_to("/etc")
     for path in ("etc/passwd", "etc/ssl"):
-        with pytest.raises(NoSuchFile, match="cannot be read"):
+        with pytest.raises(NoSuchFile, match="links are not followed"):
             workdir.read_file(work, path, 0, 10)
-        with pytest.raises(NoSuchFile, match="cannot be read"):
+        with pytest.raises(NoSuchFile, match="links are not followed"):
             workdir.list_files(work, path, 10)
 
 

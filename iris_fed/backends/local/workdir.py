@@ -19,6 +19,10 @@ from iris_fed.model.files import FileChunk, FileEntry, NoSuchFile, UnsafeBundle,
 MAX_UNPACKED_BYTES = 1024**3
 MAX_UNPACKED_FILES = 100_000
 _LASTING = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EINVAL})
+_IN_THE_WAY = {
+    errno.ELOOP: "is a link; links are not followed",
+    errno.ENOTDIR: "does not lie in a folder; links are not followed",
+}
 _COPY_BYTES = 1024 * 1024
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -95,7 +99,8 @@ def _opened(work: Path, parts: tuple[str, ...]) -> Iterator[int]:
     except FileNotFoundError:
         raise NoSuchFile(path, "does not exist") from None
     except OSError as error:
-        raise NoSuchFile(path, f"cannot be read: {error.strerror}") from None
+        words = _IN_THE_WAY.get(error.errno or 0, f"cannot be read: {error.strerror}")
+        raise NoSuchFile(path, words) from None
     finally:
         if fd >= 0:
             os.close(fd)
