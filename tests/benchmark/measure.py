@@ -152,7 +152,12 @@ async def measure(hub: Cluster, lab: Cluster, scale: int) -> None:
             await asyncio.sleep(0.05)
         noop = await rate(2000 * scale, 16, lambda _: client.whoami())
         show(f"no-op RPC (GetCurrentUser), 16 at once: {noop:.0f}/s")
-        submit = await rate(1000 * scale, 16, lambda number: client.submit(_too_busy(number)))
+        queued: list[str] = []
+
+        async def queue(number: int) -> None:
+            queued.append(await client.submit(_too_busy(number)))
+
+        submit = await rate(1000 * scale, 16, queue)
         show(f"LaunchJob (durable, queued), 16 at once: {submit:.0f}/s = {submit / noop:.0%} of the no-op")
         await latency(client, "local", 50, None)
         await latency(client, "federated", 50, ("h100", 1))
@@ -173,6 +178,10 @@ async def measure(hub: Cluster, lab: Cluster, scale: int) -> None:
             (now - then) * 1000 / count for now, then in zip((hub.cpu_s(), lab.cpu_s()), before, strict=True)
         )
         show(f"processor time for each of them: hub {hub_ms:.1f} ms, lab {lab_ms:.1f} ms")
+        # The one that runs would outlive the measurement.
+        for job_id in queued:
+            await client.cancel(job_id)
+        await until_ended(client, queued)
         show(f"memory: hub {hub.rss_mb():.0f} MiB, lab {lab.rss_mb():.0f} MiB")
 
 
