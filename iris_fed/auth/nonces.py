@@ -22,6 +22,10 @@ class NonceMint:
         random_part, dot, mac = nonce.partition(".")
         return bool(dot) and hmac.compare_digest(mac.encode(), self._mac(random_part, peer, remote_job_id).encode())
 
+    def minted_for(self, peer: str, nonce: str, remote_job_id: str) -> bool:
+        """The same, the peer first."""
+        return self.minted(nonce, peer, remote_job_id)
+
     def _mac(self, random_part: str, peer: str, remote_job_id: str) -> str:
         # NUL separates: none of the parts can hold one.
         message = "\0".join((random_part, peer, remote_job_id)).encode()

@@ -18,6 +18,7 @@ from iris_fed.model.states import (
     TERMINAL_JOB_STATES,
     TERMINAL_TASK_STATES,
     JobState,
+    PeerStatus,
     TaskState,
 )
 
@@ -96,6 +97,20 @@ class Draft:
     def note(self, now_ms: int, kind: str, message: str, task_index: int | None = None) -> None:
         """Record what happened, in words for the user."""
         self.events.append(JobEvent(self.job.uid, now_ms, kind, message, task_index))
+
+    def reopen(self, message: str, now_ms: int) -> None:
+        """A mirrored job that was believed lost is alive after all: the one end that is taken back."""
+        if not self.mirrored or self.job.state is not JobState.WORKER_FAILED:
+            raise IllegalTransition(f"job {self.job.job_id}", self.job.state, JobState.PENDING, self._history())
+        self.job = replace(
+            self.job,
+            state=JobState.PENDING,
+            error="",
+            exit_code=None,
+            finished_ms=None,
+            peer_status=PeerStatus.ASSIGNED,
+        )
+        self.note(now_ms, "handoff.found", message)
 
     @property
     def ended(self) -> bool:

@@ -7,7 +7,7 @@ what. Cursors are opaque to the parent: `<seq>.<stamp>`, and within a full set
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -24,6 +24,7 @@ from iris_fed.store.db import Tx
 from iris_fed.store.handles import received_by_nonce, received_page
 from iris_fed.store.jobs import job_by_id
 from iris_fed.store.listing import job_view, task_views
+from iris_fed.store.requesters import Heard
 from iris_fed.store.runtime import Runtime
 from iris_fed.store.tree import tree_below
 
@@ -54,6 +55,11 @@ class ChangeFeed:
         self._runtime = runtime
         self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self._stopping = asyncio.Event()
+        self._heard: dict[str, Heard] = {}
+
+    def heard(self) -> Mapping[str, Heard]:
+        """How far each requester has read, as far as its requests have shown since the start."""
+        return dict(self._heard)
 
     def on_changelog(self, requesters: frozenset[str]) -> None:
         for requester in requesters:
@@ -83,7 +89,20 @@ class ChangeFeed:
         return await self._read(request)
 
     async def _read(self, request: SyncRequest) -> ServedChanges:
-        return await self._runtime.db.read(lambda tx: build_answer(tx, request, self._runtime.database_id))
+        answer = await self._runtime.db.read(lambda tx: build_answer(tx, request, self._runtime.database_id))
+        self._note(request, answer)
+        return answer
+
+    def _note(self, request: SyncRequest, answer: ServedChanges) -> None:
+        """A cursor that comes back was stored with all that was told up to it. In memory only: were it
+        forgotten, more is kept. The latest counts, since a parent may be put back to an older one."""
+        asked, told = _parse(request.cursor), _parse(answer.next_cursor)
+        assert told is not None
+        before = self._heard.get(request.requester)
+        acked_seq = before.acked_seq if before else None
+        if asked is not None and asked.full_set_row is None and not answer.cursor_stale:
+            acked_seq = asked.cursor.seq
+        self._heard[request.requester] = Heard(acked_seq, told.cursor.seq, self._runtime.clock.now_ms())
 
     @asynccontextmanager
     async def _watch(self, requester: str) -> AsyncIterator[asyncio.Event]:
@@ -100,7 +119,7 @@ class ChangeFeed:
 def build_answer(tx: Tx, request: SyncRequest, database_id: str) -> ServedChanges:
     """One answer from one snapshot."""
     place = _parse(request.cursor)
-    if place is None or not is_current(tx, place.cursor, database_id):
+    if place is None or not is_current(tx, place.cursor, request.requester, database_id):
         start = newest_cursor(tx, database_id)
         return _full_set_page(tx, request, database_id, _Place(start, 0), stale=True)
     if place.full_set_row is not None:
@@ -187,7 +206,9 @@ def _present(tx: Tx, request: SyncRequest, nonce: str, job_id: str, tasks: set[i
     if not request.max_deltas and (job is not None or handle.state is ReceivedState.FENCED):
         # A parent without our extensions knows no incarnations: it would delete its user's job.
         return None
-    return ServedDelta(job_id=job_id, nonce=nonce, tombstone=True, end=_end_of(handle))
+    # How a child ended is not kept.
+    end = _end_of(handle) if handle.job_id == job_id else None
+    return ServedDelta(job_id=job_id, nonce=nonce, tombstone=True, end=end)
 
 
 def _alive(tx: Tx, job: Job, tasks: set[int] | None) -> ServedDelta:
@@ -203,7 +224,11 @@ def _end_of(handle: ReceivedHandle) -> JobReport | None:
     if handle.end_state is None:
         return None
     return JobReport(
-        job_id=handle.job_id, state=handle.end_state, error=handle.end_error, exit_code=handle.end_exit_code
+        job_id=handle.job_id,
+        state=handle.end_state,
+        error=handle.end_error,
+        exit_code=handle.end_exit_code,
+        finished_ms=handle.end_finished_ms,
     )
 
 

@@ -1,30 +1,36 @@
 """Applies a peer's answer to the mirror: one transaction, with its cursor."""
 
-import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from iris_fed.decide import handoff, mirror
+from iris_fed.decide import adoption, handoff, mirror
 from iris_fed.decide.draft import Draft
 from iris_fed.decide.mirror import Match
-from iris_fed.errors import IllegalTransition
-from iris_fed.federation.mirror_children import OrphanChild, end_children, follow_child
+from iris_fed.federation.adoption import Origin, adopt_unknown
+from iris_fed.federation.apart import apply_apart
+from iris_fed.federation.mirror_children import end_children, follow_child
 from iris_fed.model.federation import Delta, PeerState, SentHandle, SyncAnswer
+from iris_fed.model.ids import parse_job_id, unfold_local_id
 from iris_fed.model.states import TERMINAL_JOB_STATES, SentState
-from iris_fed.store.commit import StaleDraft, commit
+from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
-from iris_fed.store.handles import is_news_overdue, load_peer, open_sent, save_peer, sent_by_nonce, update_sent
+from iris_fed.store.handles import (
+    is_news_overdue,
+    load_peer,
+    open_sent,
+    open_sent_by_job,
+    save_peer,
+    sent_by_nonce,
+    update_sent,
+)
 from iris_fed.store.jobs import attempts_of, job_by_id, load_draft
-from iris_fed.telemetry import get_logger
 
 ROOT_DEPTH = 2
 """Slashes in the id of a root job: `/<user>/<job>`."""
 
 OVERDUE_MS = 60_000
 """Within a minute of its acknowledgement a job is reported, and of its cancel it has ended."""
-
-log = get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -35,8 +41,10 @@ class FullSet:
     rows could not be read, so that a job that is not in `seen` may be there nevertheless."""
 
     asked_ms: int
+    database_id: str
     seen: set[str] = field(default_factory=set)
     unreadable: bool = False
+    orphans: set[str] = field(default_factory=set)
 
     def add(self, answer: SyncAnswer) -> None:
         """Another page."""
@@ -49,7 +57,9 @@ class Applied:
     """What an answer did: jobs changed, incarnations to cancel there, and rows passed over.
 
     `missing`: a full set lacked a handle. `overdue`: news of an acknowledged job should have come by
-    now. Either way a full set must be asked for."""
+    now. `another_database` answers since this answer. In each case a full set must be asked for.
+    `orphans`: remote ids of what this cluster does not follow since the name is alive elsewhere.
+    `replaced_attempts` of jobs here that gave way to adopted ones: their files may go."""
 
     state: PeerState
     changed: frozenset[int]
@@ -57,15 +67,22 @@ class Applied:
     skipped: int
     missing: bool
     overdue: bool
+    another_database: bool = False
+    orphans: frozenset[str] = frozenset()
+    replaced_attempts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """By which an answer is applied: whose it is, when, and after what grace a job is lost."""
+    """By which an answer is applied: whose it is, when its request left, when it came, after what grace
+    a job is lost, and how long finished jobs are kept here."""
 
     peer: str
+    asked_ms: int
     now_ms: int
     lost_after_ms: int
+    retention_ms: int
+    origin: Origin
 
 
 def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None) -> Applied:
@@ -74,22 +91,27 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
     A row that cannot be applied is passed over and counted, so that it never holds up those behind it.
     """
     state = load_peer(tx, terms.peer)
-    if answer.database_id != state.database_id:
+    another = answer.database_id != state.database_id
+    if another:
         _believe_unanswered(tx, terms.peer, answer.database_id)
-    changed: set[int] = set()
+    adopting = adoption.Terms(terms.peer, terms.asked_ms, terms.now_ms, terms.retention_ms)
+    adopted = adopt_unknown(tx, answer.deltas, answer.database_id, terms.origin, adopting)
+    changed: set[int] = adopted.changed
     strays: list[tuple[str, str]] = []
-    skipped = answer.unreadable
+    skipped = answer.unreadable + adopted.later
     for delta in _children_first(answer.deltas):
-        handle = _handle_of(tx, terms.peer, delta, answer)
+        if delta.nonce in adopted.passed:
+            continue
+        handle = _handle_of(tx, terms, delta, answer)
         match mirror.match_delta(delta, handle):
             case Match.FOLLOW:
                 assert handle is not None
-                followed = _apart(tx, handle, partial(_follow, tx, handle, delta, terms.now_ms))
+                followed = apply_apart(tx, handle, partial(_follow, tx, handle, delta, terms.now_ms))
                 changed |= followed or set()
                 skipped += followed is None
             case Match.CHILD:
                 assert handle is not None
-                followed = _apart(tx, handle, partial(follow_child, tx, handle, delta, terms.now_ms))
+                followed = apply_apart(tx, handle, partial(follow_child, tx, handle, delta, terms.now_ms))
                 changed |= followed or set()
                 skipped += followed is None
             case Match.STRAY:
@@ -106,7 +128,17 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
     state = _next_state(state, answer, terms, finished=finished, in_full_set=full is not None)
     save_peer(tx, state)
     overdue = is_news_overdue(tx, terms.peer, terms.now_ms - OVERDUE_MS)
-    return Applied(state, frozenset(changed | missing), tuple(strays), skipped, bool(missing), overdue)
+    return Applied(
+        state,
+        frozenset(changed | missing),
+        tuple(strays),
+        skipped,
+        missing=bool(missing),
+        overdue=overdue,
+        another_database=another,
+        orphans=frozenset(adopted.orphans),
+        replaced_attempts=tuple(adopted.replaced_attempts),
+    )
 
 
 def _children_first(deltas: Sequence[Delta]) -> list[Delta]:
@@ -124,7 +156,7 @@ def _end_below_ended(tx: Tx, terms: Terms, answer: SyncAnswer) -> set[int]:
     changed: set[int] = set()
     for delta in answer.deltas:
         over = delta.report is None or delta.report.state in TERMINAL_JOB_STATES
-        handle = _handle_of(tx, terms.peer, delta, answer) if over or delta.tombstone else None
+        handle = _handle_of(tx, terms, delta, answer) if over or delta.tombstone else None
         if handle is not None and mirror.match_delta(delta, handle) is not Match.UNKNOWN:
             changed |= end_children(tx, mirror.local_id_of(handle, delta.job_id), terms.now_ms)
     return changed
@@ -146,15 +178,18 @@ def _next_state(state: PeerState, answer: SyncAnswer, terms: Terms, *, finished:
     return state if in_full_set else replace(state, cursor=answer.next_cursor)
 
 
-def _handle_of(tx: Tx, peer: str, delta: Delta, answer: SyncAnswer) -> SentHandle | None:
+def _handle_of(tx: Tx, terms: Terms, delta: Delta, answer: SyncAnswer) -> SentHandle | None:
     if delta.nonce:
-        return sent_by_nonce(tx, peer, delta.nonce)
+        return sent_by_nonce(tx, terms.peer, delta.nonce)
     if answer.database_id:
         return None
-    # A peer without our extension names no incarnation: only an acknowledged one can be meant.
-    return next(
-        (h for h in open_sent(tx, peer) if h.remote_job_id == delta.job_id and h.state is SentState.HANDED_OFF), None
-    )
+    # A peer without our extensions names no incarnation: only one can be meant that it had acknowledged
+    # before it was asked.
+    local = unfold_local_id(parse_job_id(delta.job_id).root, terms.origin.cluster)
+    handle = open_sent_by_job(tx, str(local)) if local is not None else None
+    if handle is None or handle.peer != terms.peer or handle.state is not SentState.HANDED_OFF:
+        return None
+    return handle if handle.acked_ms is not None and handle.acked_ms < terms.asked_ms else None
 
 
 def _follow(tx: Tx, handle: SentHandle, delta: Delta, now_ms: int) -> set[int]:
@@ -176,7 +211,7 @@ def _note_missing(tx: Tx, full: FullSet, terms: Terms) -> set[int]:
         acked_before = handle.acked_ms is not None and handle.acked_ms < full.asked_ms
         shown = handle.nonce in full.seen or handle.remote_job_id in full.seen
         if handle.state is SentState.HANDED_OFF and acked_before and not shown:
-            changed |= _apart(tx, handle, partial(_note_one_missing, tx, handle, full, terms)) or set()
+            changed |= apply_apart(tx, handle, partial(_note_one_missing, tx, handle, full, terms)) or set()
     return changed
 
 
@@ -189,19 +224,6 @@ def _note_one_missing(tx: Tx, handle: SentHandle, full: FullSet, terms: Terms) -
     commit(tx, draft)
     update_sent(tx, handle, after)
     return {job.uid} | end_children(tx, job.job_id, terms.now_ms)
-
-
-def _apart(tx: Tx, handle: SentHandle, apply: Callable[[], set[int]]) -> set[int] | None:
-    """What `apply` did; None when the rows here do not allow it: then it did nothing."""
-    tx.execute("SAVEPOINT row")
-    try:
-        changed = apply()
-    except (IllegalTransition, StaleDraft, OrphanChild, sqlite3.IntegrityError) as error:
-        log.error("sync.row_refused", peer=handle.peer, job=handle.job_id, nonce=handle.nonce, exc_info=error)
-        tx.execute("ROLLBACK TO row")
-        changed = None
-    tx.execute("RELEASE row")
-    return changed
 
 
 def _believe_unanswered(tx: Tx, peer: str, database_id: str) -> None:

@@ -52,7 +52,8 @@ class SentHandle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedHandle:
-    """On the peer: replay record, fence and tombstone in one."""
+    """On the peer: replay record, fence and tombstone in one. `end_*` say how the job ended, once it is
+    gone; a fence has none."""
 
     nonce: str
     requester: str
@@ -65,6 +66,7 @@ class ReceivedHandle:
     end_state: JobState | None = None
     end_error: str = ""
     end_exit_code: int | None = None
+    end_finished_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +154,8 @@ class PeerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerView:
-    """A peer as ListPeers shows it."""
+    """A peer as ListPeers shows it. `orphans`: ids of jobs that it runs for this cluster, which does not
+    follow them since their names are in use here."""
 
     peer_id: str
     address: str
@@ -163,6 +166,7 @@ class PeerView:
     backends: tuple[BackendSummary, ...]
     backends_observed_ms: int | None
     last_error: str
+    orphans: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,14 @@ class PeerRefused(Exception):
 
 
 class PeerUnreachable(Exception):
-    """No answer of the peer's own. `arrived` False = it is certain that nothing reached it."""
+    """No answer that tells what became of the request. `arrived` False = it is certain that nothing
+    reached the peer; `answered` = the peer did speak, of a failure of its own."""
 
-    def __init__(self, message: str, arrived: bool = True) -> None:
+    def __init__(self, message: str, arrived: bool = True, answered: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.arrived = arrived
+        self.answered = answered
 
 
 class PeerClient(Protocol):

@@ -144,5 +144,5 @@ def _translate(error: ConnectError) -> PeerRefused | PeerUnreachable:
     if error.__cause__ is not None:
         return PeerUnreachable(why_unreachable(error), arrived=not never_left(error))
     if error.code in _UNSURE:
-        return PeerUnreachable(f"it failed ({error.code.value}): {error.message}")
+        return PeerUnreachable(f"it failed ({error.code.value}): {error.message}", answered=True)
     return PeerRefused(error.code.value, error.message)

@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from getpass import getuser
 
 import anyio
@@ -32,11 +33,13 @@ from iris_fed.controller.reach import Reach
 from iris_fed.controller.story import Story
 from iris_fed.controller.submit import Submitter
 from iris_fed.decide.admission import Trust
+from iris_fed.federation.adoption import Origin
 from iris_fed.federation.changes import ChangeFeed
+from iris_fed.federation.feed import FeedTerms
 from iris_fed.federation.inbound import Inbound
 from iris_fed.federation.peer_link import PeerLink
 from iris_fed.federation.registry import Federation
-from iris_fed.model.limits import Limits
+from iris_fed.model.limits import DAY_MS, Limits
 from iris_fed.model.ports import PeerClient
 from iris_fed.model.states import Band
 from iris_fed.rpc.cluster_service import ClusterFacts, ClusterHandlers
@@ -105,10 +108,10 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         link = TaskLink(url, tokens.mint, bundles.path)
         disk = DiskGuard(settings.state_dir, settings.retention.min_free)
         loop = ControlLoop(runtime, backends, owner, link, settings.scheduling, disk)
-        federation = _build_federation(settings, runtime, bundles, parts, stack)
+        federation = _build_federation(settings, runtime, loop, bundles, parts, stack)
         feed = ChangeFeed(runtime)
         db.on_changelog(feed.on_changelog)
-        pruner = Pruner(runtime, settings.retention, backends, bundles)
+        pruner = Pruner(runtime, settings.retention, backends, bundles, feed.heard)
         use_cases = _build_use_cases(settings, runtime, loop, federation, feed, bundles, backends)
         admin_token = ensure_admin_token(settings.state_dir)
         gate = Gate(_build_authenticator(settings, runtime, admin_token, tokens), parts.entropy)
@@ -191,7 +194,12 @@ def local_settings(backend: LocalBackendSettings) -> LocalSettings:
 
 
 def _build_federation(
-    settings: Settings, runtime: Runtime, bundles: BundleStore, parts: Parts, stack: AsyncExitStack
+    settings: Settings,
+    runtime: Runtime,
+    loop: ControlLoop,
+    bundles: BundleStore,
+    parts: Parts,
+    stack: AsyncExitStack,
 ) -> Federation:
     if not settings.peers:
         return Federation(runtime, settings.federation, (), None)
@@ -201,7 +209,7 @@ def _build_federation(
         read_secret(settings.auth.signing_key, os.environ, "auth.signing_key"), "auth.signing_key"
     )
     signer = FederationSigner(key, settings.cluster.name, runtime.clock, runtime.entropy)
-    nonce_key = read_secret(settings.auth.nonce_key, os.environ, "auth.nonce_key")
+    mint = NonceMint(read_secret(settings.auth.nonce_key, os.environ, "auth.nonce_key").encode())
 
     def over_http(peer: PeerSettings, token: Callable[[], str]) -> PeerClient:
         return ConnectPeer(peer.address, token, settings.federation.call_timeout_s)
@@ -211,8 +219,10 @@ def _build_federation(
     for peer in settings.peers:
         client = connect(peer, _minting(signer, peer.name))
         stack.push_async_callback(client.close)
-        links.append(PeerLink(runtime, settings.federation, peer.name, peer.address, client, bundles))
-    return Federation(runtime, settings.federation, links, NonceMint(nonce_key.encode()))
+        origin = Origin(settings.cluster.name, partial(mint.minted_for, peer.name))
+        terms = FeedTerms(origin, int(settings.retention.jobs_days * DAY_MS), loop.forget)
+        links.append(PeerLink(runtime, settings.federation, peer.name, peer.address, client, bundles, terms))
+    return Federation(runtime, settings.federation, links, mint)
 
 
 def _minting(signer: FederationSigner, peer: str) -> Callable[[], str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from iris_fed.errors import IllegalTransition
 from iris_fed.model.federation import PeerState, ReceivedHandle, SentHandle
 from iris_fed.model.jobs import Job
-from iris_fed.model.states import RECEIVED_TRANSITIONS, SENT_TRANSITIONS, ReceivedState
+from iris_fed.model.states import RECEIVED_TRANSITIONS, SENT_TRANSITIONS, ReceivedState, SentState
 from iris_fed.store.commit import StaleDraft
 from iris_fed.store.db import Tx
 from iris_fed.store.jobs import insert
@@ -29,6 +29,13 @@ def insert_sent(tx: Tx, handle: SentHandle) -> None:
 def update_sent(tx: Tx, before: SentHandle, after: SentHandle) -> None:
     """Raises IllegalTransition for a state change that is none."""
     if after.state is not before.state and after.state not in SENT_TRANSITIONS[before.state]:
+        raise IllegalTransition(f"handle {before.nonce} of {before.job_id}", before.state, after.state)
+    _update(tx, "SENT", before.peer, before.nonce, before.state.value, changed_columns(before, after, SENT_COLUMNS))
+
+
+def reopen_sent(tx: Tx, before: SentHandle, after: SentHandle) -> None:
+    """The peer shows again what was closed as lost. Raises IllegalTransition for any other handle."""
+    if before.state is not SentState.CLOSED or not before.lost or after.state is not SentState.HANDED_OFF:
         raise IllegalTransition(f"handle {before.nonce} of {before.job_id}", before.state, after.state)
     _update(tx, "SENT", before.peer, before.nonce, before.state.value, changed_columns(before, after, SENT_COLUMNS))
 
@@ -126,6 +133,7 @@ def supersede_received(tx: Tx, job: Job, now_ms: int) -> None:
         end_state=job.state,
         end_error=job.error,
         end_exit_code=job.exit_code,
+        end_finished_ms=job.finished_ms,
     )
     change_received(tx, handle, after)
 

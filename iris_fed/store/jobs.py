@@ -91,6 +91,12 @@ def delete_job(tx: Tx, uid: int) -> list[str]:
     return uids
 
 
+def delete_mirrored_parts(tx: Tx, uid: int) -> None:
+    """Removes a mirrored job's tasks and what is below it; the job stays."""
+    tx.execute("DELETE FROM jobs WHERE parent_uid = ? AND cluster <> ''", (uid,))
+    tx.execute("DELETE FROM tasks WHERE job_uid = ? AND (SELECT cluster FROM jobs WHERE uid = ?) <> ''", (uid, uid))
+
+
 def insert_event(tx: Tx, job_uid: int, event: JobEvent) -> None:
     tx.execute(
         "INSERT INTO job_events (job_uid, time_ms, kind, message, task_index) VALUES (?, ?, ?, ?, ?)",

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from iris_fed.federation import changes, peer_link
+from iris_fed.federation import changes, feed
 from iris_fed.model.resources import Usage
 from iris_fed.rpc.connect_client import Channel
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
@@ -281,7 +281,7 @@ async def test_a_parent_reads_a_set_of_many_pages_whole(pair: Pair, monkeypatch:
         pair.lab.engine.finish(uid, exit_code=6)
     for job_id in ids:
         await seen(pair.lab, job_id, FAILED)
-    monkeypatch.setattr(peer_link, "PAGE_DELTAS", 3)
+    monkeypatch.setattr(feed, "PAGE_DELTAS", 3)
     before = pair.wire.seen.count("FederationSync")
     await pair.hub.start()
     for job_id in ids:
@@ -299,7 +299,7 @@ async def test_a_parent_that_dies_between_two_pages_reads_the_set_again(
     pair.hub.edit_at_rest("UPDATE federation_peers SET cursor = ''")
     uids = await started(pair.lab, 5)
     pair.lab.engine.finish(uids[4], exit_code=6)
-    monkeypatch.setattr(peer_link, "PAGE_DELTAS", 2)
+    monkeypatch.setattr(feed, "PAGE_DELTAS", 2)
     await pair.hub.start()
     pages = pair.wire.arrived.count("FederationSync")
 
