@@ -42,6 +42,7 @@ POLICY: Mapping[str, frozenset[Role]] = {
     f"{_OURS}/ListFiles": _CONTENT,
     f"{_OURS}/ReadFile": _CONTENT,
     f"{_OURS}/CheckPeer": _ADMIN,
+    f"{_OURS}/ForgetPeer": _ADMIN,
     f"{_OURS}/CheckAdmission": _PEERS,
 }
 

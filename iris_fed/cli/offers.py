@@ -29,8 +29,13 @@ def peer_row(peer: Controller.PeerSummary, now_ms: int) -> tuple[str, ...]:
         str(peer.active_federated_jobs),
         "; ".join(free_text(backend) for backend in peer.backends) or "-",
         peer.controller_address,
-        "" if peer.reachable else peer.last_error,
+        _trouble(peer),
     )
+
+
+def _trouble(peer: Controller.PeerSummary) -> str:
+    orphans = f"runs {', '.join(peer.orphans)}, whose name is in use here" if peer.orphans else ""
+    return "; ".join(filter(None, ("" if peer.reachable else peer.last_error, orphans)))
 
 
 def free_text(backend: Controller.BackendSummary) -> str:

@@ -44,3 +44,27 @@ def check(
         rows = [(step.step, "ok" if step.ok else "FAIL", step.detail) for step in answer.steps]
         print_table(("STEP", "RESULT", "WHAT WAS FOUND"), rows)
     raise typer.Exit(0 if answer.steps and all(step.ok for step in answer.steps) else CHECK_FAILED)
+
+
+@app.command("forget", epilog=examples("iris-fed peer forget gpu-lab --yes"))
+def forget(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The peer's name, declared or not.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Json = False,
+    controller: Controller = None,
+    context: Context = None,
+) -> None:
+    """Give up a peer that never comes back: its unfinished jobs end as lost.
+
+    Nobody can know whether they ran. Should the peer show them again, that is taken back.
+    """
+    from iris_fed.cli.session import as_json, with_client
+    from iris_fed.cli.terminal import print_json
+
+    if not yes:
+        typer.confirm(f"Every unfinished job that was handed to {name} ends as lost. Go on?", abort=True, err=True)
+    answer = with_client(controller, context, lambda client: client.forget_peer(name))
+    if json:
+        print_json(as_json(answer))
+    else:
+        print(f"{answer.jobs_lost} unfinished job{'' if answer.jobs_lost == 1 else 's'} of {name} ended as lost")

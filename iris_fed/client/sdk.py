@@ -229,6 +229,10 @@ class Client:
         timeout_ms = int(CHECK_PEER_TIMEOUT_S * 1000)
         return await self._read(lambda: self._channel.cluster.check_peer(request, timeout_ms=timeout_ms))
 
+    async def forget_peer(self, peer: str) -> cluster_pb2.ForgetPeerResponse:
+        """Give up a peer that never comes back: its unfinished jobs end as lost."""
+        return await self._once(self._channel.cluster.forget_peer(cluster_pb2.ForgetPeerRequest(peer=peer)))
+
     async def info(self) -> cluster_pb2.GetClusterInfoResponse:
         return await self._read(lambda: self._channel.cluster.get_cluster_info(cluster_pb2.GetClusterInfoRequest()))
 

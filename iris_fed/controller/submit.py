@@ -211,7 +211,7 @@ def _create(
                 return _MustStop(old)
             case Existing.REFUSE:
                 raise _taken(old)
-            case Existing.REPLACE if unfinished_below(tx, old.uid):
+            case Existing.REPLACE if not old.cluster and unfinished_below(tx, old.uid):
                 raise Aborted(f"{old.job_id} has ended, but its children are still stopping; try again in a moment")
             case Existing.REPLACE:
                 replaced = delete_job(tx, old.uid)

@@ -8,10 +8,13 @@ from dataclasses import replace
 
 from iris_fed.decide.backoff import backoff_ms
 from iris_fed.decide.draft import Draft
+from iris_fed.decide.mirrored import end_open_tasks
 from iris_fed.model.federation import SentHandle
-from iris_fed.model.states import JobState, PeerStatus, SentState
+from iris_fed.model.states import JobState, PeerStatus, SentState, TaskState
 
 RETRY_BASE_MS = 500
+TOKEN_LIFE_MS = 300_000
+"""A delivery cannot be accepted longer than its federation token lives (wire contract)."""
 FINAL_REFUSALS = frozenset({"already_exists", "permission_denied", "invalid_argument", "out_of_range"})
 """Codes by which a peer's own answer ends a handoff; anything else is tried again."""
 
@@ -109,11 +112,22 @@ def on_child_cancel(draft: Draft, who: str, now_ms: int) -> None:
     draft.note(now_ms, "job.cancelled", f"cancel requested by {who}")
 
 
-def on_cancel_acked(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:
+def cancel_may_be_overtaken(handle: SentHandle, left_ms: int) -> bool:
+    """Whether a cancel that left at `left_ms` for a peer without our extensions may have come before a
+    delivery that is still under way: such a peer fences nothing, only the delivery's token runs out."""
+    if handle.state is not SentState.PENDING_HANDOFF or not handle.unanswered:
+        return False
+    return left_ms < (handle.cancelled_ms or 0) + TOKEN_LIFE_MS
+
+
+def on_cancel_acked(handle: SentHandle, draft: Draft, now_ms: int, *, plain: bool = False) -> SentHandle:
     """The peer has heard: it will not start the incarnation any more. How it ended comes by sync,
-    unless the fence was our own and the handoff is over."""
+    unless the fence was our own and the handoff is over. `plain`: a peer without our extensions, which
+    answers so only for a job that it has."""
     if handle.state is SentState.CLOSED:
         return handle
+    if plain and not handle.refusal:
+        handle = on_ack(handle, draft, now_ms)
     acked = replace(handle, cancel_acked=True, last_error="")
     if handle.refusal and handle.state is SentState.PENDING_HANDOFF:
         return close_refused(acked, draft, now_ms)
@@ -133,8 +147,21 @@ def on_cancel_unknown(handle: SentHandle, draft: Draft, now_ms: int) -> SentHand
     return _closed(replace(handle, cancel_acked=True), now_ms)
 
 
+def on_forgotten(handle: SentHandle, draft: Draft, who: str, now_ms: int) -> SentHandle:
+    """An operator says that the peer never comes back: nobody can know what became of the job."""
+    if handle.state is SentState.CLOSED:
+        return handle
+    if handle.sent:
+        reason = f"lost: {who} gave up {handle.peer}, which had this job; it may have run"
+        end_job(draft, JobState.WORKER_FAILED, reason, now_ms)
+    else:
+        end_job(draft, JobState.WORKER_FAILED, f"{who} gave up {handle.peer} before this job was sent there", now_ms)
+    return replace(_closed(handle, now_ms), lost=handle.sent)
+
+
 def end_job(draft: Draft, state: JobState, error: str, now_ms: int, exit_code: int | None = None) -> None:
-    """The handed-off job is over."""
+    """The handed-off job is over, and so are those of its tasks that the draft holds."""
+    end_open_tasks(draft, TaskState.KILLED if state is JobState.KILLED else TaskState.WORKER_FAILED, error, now_ms)
     draft.set_job(state=state, error=error, exit_code=exit_code, finished_ms=now_ms, pending_reason="")
     draft.note(now_ms, "job.ended", f"ended {state.value}" + (f": {error}" if error else ""))
 

@@ -16,7 +16,7 @@ from iris_fed.model.states import TERMINAL_JOB_STATES, JobState, PeerStatus, Sen
 
 
 class Match(StrEnum):
-    """FOLLOW: it is our open handle. CHILD: a job below the root of our open handle. DONE: closed,
+    """FOLLOW: it is our open handle. CHILD: a job below the root of our handle. DONE: closed,
     nothing changes. STRAY: closed here but alive there, so it is cancelled there. UNKNOWN: no handle
     of ours; skipped and counted."""
 
@@ -32,7 +32,8 @@ def match_delta(delta: Delta, handle: SentHandle | None) -> Match:
     if handle is None or not handle.sent:
         return Match.UNKNOWN
     if delta.job_id.startswith(handle.remote_job_id + "/"):
-        return Match.DONE if handle.state is SentState.CLOSED else Match.CHILD
+        # A root's end stops what is below it, which takes its time.
+        return Match.DONE if handle.lost else Match.CHILD
     if delta.job_id != handle.remote_job_id:
         return Match.UNKNOWN
     if handle.state is not SentState.CLOSED:

@@ -82,7 +82,7 @@ def _adopt_one(tx: Tx, delta: Delta, local: JobId, database_id: str, terms: Term
     choice = adoption.choose_adoption(delta, job, old, terms)
     handle = adoption.adopted_handle(delta, job_id, local.user, database_id, terms)
     match choice:
-        case Adoption.ADOPT if job is not None and unfinished_below(tx, job.uid):
+        case Adoption.ADOPT if job is not None and not job.cluster and unfinished_below(tx, job.uid):
             result.later += 1
         case Adoption.ADOPT:
             done = apply_apart(tx, handle, partial(_insert, tx, delta, handle, job, terms, result))

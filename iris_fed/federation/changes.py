@@ -18,7 +18,7 @@ from iris_fed.errors import PermissionDenied
 from iris_fed.model.federation import ReceivedHandle, ServedChanges, ServedDelta, SyncRequest
 from iris_fed.model.jobs import Job, JobReport
 from iris_fed.model.limits import MAX_LONG_POLL_MS
-from iris_fed.model.states import JobState, ReceivedState
+from iris_fed.model.states import TERMINAL_JOB_STATES, JobState, ReceivedState
 from iris_fed.store.changelog import Cursor, changes_after, cursor_at, is_current, newest_cursor, parse_cursor
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import received_by_nonce, received_page
@@ -90,19 +90,9 @@ class ChangeFeed:
 
     async def _read(self, request: SyncRequest) -> ServedChanges:
         answer = await self._runtime.db.read(lambda tx: build_answer(tx, request, self._runtime.database_id))
-        self._note(request, answer)
-        return answer
-
-    def _note(self, request: SyncRequest, answer: ServedChanges) -> None:
-        """A cursor that comes back was stored with all that was told up to it. In memory only: were it
-        forgotten, more is kept. The latest counts, since a parent may be put back to an older one."""
-        asked, told = _parse(request.cursor), _parse(answer.next_cursor)
-        assert told is not None
         before = self._heard.get(request.requester)
-        acked_seq = before.acked_seq if before else None
-        if asked is not None and asked.full_set_row is None and not answer.cursor_stale:
-            acked_seq = asked.cursor.seq
-        self._heard[request.requester] = Heard(acked_seq, told.cursor.seq, self._runtime.clock.now_ms())
+        self._heard[request.requester] = heard_from(request, answer, before, self._runtime.clock.now_ms())
+        return answer
 
     @asynccontextmanager
     async def _watch(self, requester: str) -> AsyncIterator[asyncio.Event]:
@@ -114,6 +104,20 @@ class ChangeFeed:
             self._waiting[requester].discard(event)
             if not self._waiting[requester]:
                 del self._waiting[requester]
+
+
+def heard_from(request: SyncRequest, answer: ServedChanges, before: Heard | None, now_ms: int) -> Heard:
+    """What a request shows of how far its requester has read: a cursor that comes back was stored with
+    all that was told up to it. The latest counts, since a parent may be put back to an older one.
+
+    Kept in memory only: were it forgotten, more is kept, or a full set is read.
+    """
+    asked, told = _parse(request.cursor), _parse(answer.next_cursor)
+    assert told is not None
+    acked_seq = before.acked_seq if before else None
+    if asked is not None and asked.full_set_row is None and not answer.cursor_stale:
+        acked_seq = asked.cursor.seq
+    return Heard(acked_seq, told.cursor.seq, now_ms)
 
 
 def build_answer(tx: Tx, request: SyncRequest, database_id: str) -> ServedChanges:
@@ -199,7 +203,8 @@ def _present(tx: Tx, request: SyncRequest, nonce: str, job_id: str, tasks: set[i
     """The job as it is now (`tasks` None = with all of them), or a tombstone. None = nothing to tell."""
     job = job_by_id(tx, job_id)
     if job is not None and job.requester == request.requester and job.nonce == nonce:
-        return _alive(tx, job, tasks)
+        # Its end closes the parent's handle: what it has to say of its tasks must not come later.
+        return _alive(tx, job, None if job.state in TERMINAL_JOB_STATES else tasks)
     handle = received_by_nonce(tx, request.requester, nonce)
     if handle is None or handle.state is ReceivedState.SUPERSEDED:
         return None

@@ -15,7 +15,7 @@ from iris_fed.federation.outbox import Outbox
 from iris_fed.model.federation import SyncAnswer, SyncRequest
 from iris_fed.model.ports import PeerClient, PeerRefused, PeerUnreachable
 from iris_fed.store.runtime import Runtime
-from iris_fed.supervise import Wakeup
+from iris_fed.supervise import Pulse, Wakeup
 from iris_fed.telemetry import get_logger
 
 PAGE_DELTAS = 500
@@ -71,11 +71,14 @@ class FeedReader:
         """Remote ids of what the peer runs for this cluster, which does not follow it: the names are in use here."""
         return self._orphans
 
-    async def run(self) -> None:
+    async def run(self, pulse: Pulse) -> None:
         """Until cancelled."""
+        # A page may have been cut off when this was last cancelled.
+        self._full, self._page_cursor = None, ""
         self._interrupted()
         tries = 0
         while True:
+            pulse.beat(self._settings.long_poll_ms / 1000 + self._settings.call_timeout_s)
             asked = anyio.current_time()
             try:
                 request, answer, applied = await self._ask()
@@ -83,12 +86,14 @@ class FeedReader:
                 tries += 1
                 await self._failed(error)
                 pause_ms = backoff_ms(tries, RETRY_BASE_MS, MAX_RETRY_MS, self._runtime.entropy.jitter())
+                pulse.beat(pause_ms / 1000)
                 await self.wake.wait(pause_ms / 1000)
                 continue
             tries = 0
             await self._act_on(applied)
             pause_s = self._pause_s(request, answer, anyio.current_time() - asked)
             if pause_s:
+                pulse.beat(pause_s)
                 await self.wake.wait(pause_s)
 
     async def _act_on(self, applied: Applied) -> None:

@@ -38,12 +38,11 @@ class _Admitted:
     replaced_attempts: tuple[str, ...] = ()
 
 
-class _MustStop(Exception):
+@dataclass(frozen=True, slots=True)
+class _MustStop:
     """RECREATE over an unfinished job: it was cancelled; the parent asks again."""
 
-    def __init__(self, job: Job) -> None:
-        super().__init__(job.job_id)
-        self.job = job
+    job: Job
 
 
 class Inbound:

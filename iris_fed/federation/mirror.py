@@ -6,17 +6,18 @@ from functools import partial
 
 from iris_fed.decide import adoption, handoff, mirror
 from iris_fed.decide.draft import Draft
-from iris_fed.decide.mirror import Match
+from iris_fed.decide.mirror import Match, remote_id_of
 from iris_fed.federation.adoption import Origin, adopt_unknown
 from iris_fed.federation.apart import apply_apart
-from iris_fed.federation.mirror_children import end_children, follow_child
+from iris_fed.federation.mirror_children import end_children, end_left_behind, follow_child
 from iris_fed.model.federation import Delta, PeerState, SentHandle, SyncAnswer
 from iris_fed.model.ids import parse_job_id, unfold_local_id
-from iris_fed.model.states import TERMINAL_JOB_STATES, SentState
+from iris_fed.model.states import SentState
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import (
     is_news_overdue,
+    left_behind,
     load_peer,
     open_sent,
     open_sent_by_job,
@@ -45,10 +46,12 @@ class FullSet:
     seen: set[str] = field(default_factory=set)
     unreadable: bool = False
     orphans: set[str] = field(default_factory=set)
+    seen_children: set[str] = field(default_factory=set)
 
     def add(self, answer: SyncAnswer) -> None:
         """Another page."""
         self.seen.update(delta.nonce or delta.job_id for delta in answer.deltas)
+        self.seen_children.update(d.job_id for d in answer.deltas if d.job_id.count("/") > ROOT_DEPTH)
         self.unreadable |= answer.unreadable > 0
 
 
@@ -120,11 +123,12 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
                 skipped += 1
             case Match.DONE:
                 pass
-    changed |= _end_below_ended(tx, terms, answer)
+    changed |= _end_below_gone(tx, terms, answer)
     finished = full is not None and not answer.more
     missing: set[int] = set()
     if full is not None and finished and not full.unreadable:
         missing = _note_missing(tx, full, terms)
+        changed |= _end_unseen_children(tx, full, terms)
     state = _next_state(state, answer, terms, finished=finished, in_full_set=full is not None)
     save_peer(tx, state)
     overdue = is_news_overdue(tx, terms.peer, terms.now_ms - OVERDUE_MS)
@@ -151,14 +155,23 @@ def _children_first(deltas: Sequence[Delta]) -> list[Delta]:
     return sorted(deltas, key=order)
 
 
-def _end_below_ended(tx: Tx, terms: Terms, answer: SyncAnswer) -> set[int]:
-    """Only now: the ends of children that came in the same answer count first."""
+def _end_below_gone(tx: Tx, terms: Terms, answer: SyncAnswer) -> set[int]:
+    """Children outlive their root for as long as the peer takes to stop them, and are followed to their
+    own end; of what it has removed, nothing more is told. Only now: what came in the same answer counts first."""
     changed: set[int] = set()
     for delta in answer.deltas:
-        over = delta.report is None or delta.report.state in TERMINAL_JOB_STATES
-        handle = _handle_of(tx, terms, delta, answer) if over or delta.tombstone else None
+        handle = _handle_of(tx, terms, delta, answer) if delta.tombstone else None
         if handle is not None and mirror.match_delta(delta, handle) is not Match.UNKNOWN:
             changed |= end_children(tx, mirror.local_id_of(handle, delta.job_id), terms.now_ms)
+    return changed
+
+
+def _end_unseen_children(tx: Tx, full: FullSet, terms: Terms) -> set[int]:
+    """Those whose root is over, and which the whole set of their peer does not show any more."""
+    changed: set[int] = set()
+    for child, handle in left_behind(tx, terms.peer, full.asked_ms):
+        if remote_id_of(handle, child.job_id) not in full.seen_children:
+            changed |= end_left_behind(tx, child, terms.now_ms)
     return changed
 
 
@@ -197,8 +210,9 @@ def _follow(tx: Tx, handle: SentHandle, delta: Delta, now_ms: int) -> set[int]:
     if job is None or job.nonce != handle.nonce:
         return set()
     indexes = [task.index for task in delta.tasks]
-    draft = load_draft(tx, job, indexes)
-    draft = Draft(job, draft.tasks.values(), attempts_of(tx, job.uid, indexes), draft.counts, draft.first_failed)
+    draft = load_draft(tx, job, None if delta.tombstone else indexes)
+    if not delta.tombstone:
+        draft = Draft(job, draft.tasks.values(), attempts_of(tx, job.uid, indexes), draft.counts, draft.first_failed)
     after = mirror.follow(handle, draft, delta, now_ms)
     changed = commit(tx, draft)
     update_sent(tx, handle, after)
@@ -219,7 +233,7 @@ def _note_one_missing(tx: Tx, handle: SentHandle, full: FullSet, terms: Terms) -
     job = job_by_id(tx, handle.job_id)
     if job is None or job.nonce != handle.nonce:
         return set()
-    draft = load_draft(tx, job, [])
+    draft = load_draft(tx, job)
     after = mirror.note_missing(handle, draft, full.asked_ms, terms.lost_after_ms, terms.now_ms)
     commit(tx, draft)
     update_sent(tx, handle, after)

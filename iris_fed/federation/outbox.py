@@ -7,6 +7,7 @@ due is read from the handles, so that a restart goes on where a crash cut off.
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import anyio
 
@@ -34,11 +35,14 @@ from iris_fed.store.handles import (
 )
 from iris_fed.store.jobs import job_by_id, load_draft, with_secrets
 from iris_fed.store.runtime import Runtime
-from iris_fed.supervise import Wakeup
+from iris_fed.supervise import Pulse, Wakeup
 from iris_fed.telemetry import get_logger
 
 SAFETY_INTERVAL_S = 30.0
 MAX_STRAYS = 1_000
+NOT_FEDERATED = "did not federate"
+"""With these words an Iris controller denies what it does not have."""
+MAKING_SURE = "a delivery may still be under way; it is told again until none can be accepted any more"
 SLOWEST_BYTES_PER_S = 256 * 1024
 """A link that carries a bundle more slowly than this does not carry it."""
 
@@ -70,7 +74,7 @@ class Outbox:
         self._group: anyio.abc.TaskGroup | None = None
         self.wake = Wakeup()
 
-    async def run(self) -> None:
+    async def run(self, pulse: Pulse) -> None:
         """Until cancelled."""
         self._in_flight.clear()
         self._cancelling_strays = False
@@ -80,7 +84,9 @@ class Outbox:
             async with anyio.create_task_group() as group:
                 self._group = group
                 while True:
+                    pulse.beat()
                     wait_s = await self._send_due(group)
+                    pulse.beat(wait_s)
                     await self.wake.wait(wait_s)
         finally:
             self._group = None
@@ -217,20 +223,27 @@ class Outbox:
         return replace(submission, bundle=await self._bundles.read(job.bundle_id))
 
     async def _terminate(self, handle: SentHandle) -> None:
+        known = self._peer_state()
+        plain = known.full_set_done and not known.database_id
+        overtaken = plain and handoff.cancel_may_be_overtaken(handle, self._runtime.clock.now_ms())
         try:
             with anyio.fail_after(self._settings.call_timeout_s):
                 await self._client.terminate(handle.remote_job_id, handle.nonce)
         except PeerRefused as refusal:
-            if refusal.code == "not_found":
+            unknown = refusal.code == "not_found" or (plain and NOT_FEDERATED in refusal.message)
+            if unknown and not overtaken:
                 await self._settle(handle.nonce, handoff.on_cancel_unknown)
                 return
-            error = f"it answered {refusal.code}: {refusal.message}"
+            error = MAKING_SURE if unknown else f"it answered {refusal.code}: {refusal.message}"
             await self._settle(handle.nonce, lambda h, d, now: self._unanswered(h, d, error, False, now))
         except (PeerUnreachable, TimeoutError) as failure:
             error = failure.message if isinstance(failure, PeerUnreachable) else "no answer in time"
             await self._settle(handle.nonce, lambda h, d, now: self._unanswered(h, d, error, False, now))
         else:
-            await self._settle(handle.nonce, handoff.on_cancel_acked)
+            if overtaken:
+                await self._settle(handle.nonce, lambda h, d, now: self._unanswered(h, d, MAKING_SURE, False, now))
+            else:
+                await self._settle(handle.nonce, partial(handoff.on_cancel_acked, plain=plain))
 
     async def _cancel_strays(self) -> None:
         try:
@@ -310,7 +323,7 @@ def _settle(tx: Tx, peer: str, nonce: str, step: Step, now_ms: int) -> set[int]:
     job = job_by_id(tx, handle.job_id)
     if job is None or job.nonce != nonce:
         return set()
-    draft = load_draft(tx, job, [])
+    draft = load_draft(tx, job)
     after = step(handle, draft, now_ms)
     commit(tx, draft)
     update_sent(tx, handle, after)

@@ -10,7 +10,7 @@ from iris_fed.model.federation import PeerShape, PeerState, PeerView
 from iris_fed.model.ports import PeerClient, PeerRefused, PeerUnreachable
 from iris_fed.store.bundles import BundleStore
 from iris_fed.store.runtime import Runtime
-from iris_fed.supervise import supervise
+from iris_fed.supervise import Pulse
 
 
 class PeerLink:
@@ -29,6 +29,7 @@ class PeerLink:
         self.peer = peer
         self.address = address
         self.client = client
+        self._runtime = runtime
         self._settings = settings
         self._contact = Contact(runtime, peer, self._is_back)
         self.outbox = Outbox(runtime, settings, peer, client, bundles, lambda: self._contact.state)
@@ -38,6 +39,7 @@ class PeerLink:
         await self._contact.load()
         await self.outbox.doubt_unanswered()
         async with anyio.create_task_group() as group:
+            supervise = self._runtime.loops.supervise
             group.start_soon(supervise, f"heartbeat {self.peer}", self._heartbeat)
             group.start_soon(supervise, f"sync {self.peer}", self._feed.run)
             group.start_soon(supervise, f"outbox {self.peer}", self.outbox.run)
@@ -81,8 +83,9 @@ class PeerLink:
         self._feed.wake()
         await self.outbox.retry_now()
 
-    async def _heartbeat(self) -> None:
+    async def _heartbeat(self, pulse: Pulse) -> None:
         while True:
+            pulse.beat(self._settings.heartbeat_interval_s)
             started = anyio.current_time()
             try:
                 with anyio.fail_after(self._settings.heartbeat_timeout_s):

@@ -7,6 +7,7 @@ import anyio
 from iris_fed.auth.nonces import NonceMint
 from iris_fed.config.sections import FederationSettings
 from iris_fed.errors import NotFound
+from iris_fed.federation.forget import forget_peer
 from iris_fed.federation.peer_link import PeerLink
 from iris_fed.model.federation import PeerShape, PeerView, SentHandle
 from iris_fed.model.ids import fold_remote_id, parse_job_id
@@ -14,6 +15,9 @@ from iris_fed.model.ports import PeerClient
 from iris_fed.model.spec import Submission
 from iris_fed.store.handles import count_open_sent
 from iris_fed.store.runtime import Runtime
+from iris_fed.telemetry import get_logger
+
+log = get_logger(__name__)
 
 
 class Federation:
@@ -29,9 +33,17 @@ class Federation:
 
     async def run(self) -> None:
         """Until cancelled; returns at once without peers."""
+        await self._warn_of_undeclared()
         async with anyio.create_task_group() as group:
             for link in self._links.values():
                 group.start_soon(link.run)
+
+    async def _warn_of_undeclared(self) -> None:
+        for peer, count in (await self._runtime.db.read(count_open_sent)).items():
+            if peer not in self._links:
+                log.warning(
+                    "peer.undeclared", peer=peer, jobs=count, remedy=f"declare it, or: iris-fed peer forget {peer}"
+                )
 
     def link(self, peer: str) -> PeerLink:
         """Raises NotFound for a peer that is not declared."""
@@ -50,6 +62,15 @@ class Federation:
             return []
         counts = await self._runtime.db.read(count_open_sent)
         return [self._links[name].view(counts.get(name, 0)) for name in self.peer_names]
+
+    async def forget(self, peer: str, who: str) -> int:
+        """Give a peer up, declared or not: its unfinished jobs end as lost. Returns how many.
+
+        Raises NotFound when it is neither declared nor has jobs of ours."""
+        counts = await self._runtime.db.read(count_open_sent)
+        if peer not in counts:
+            self.link(peer)
+        return await forget_peer(self._runtime, peer, who)
 
     # --- Handoffs ---
 

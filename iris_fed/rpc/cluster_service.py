@@ -9,6 +9,7 @@ from iris_fed import __version__
 from iris_fed.auth.identity import Role
 from iris_fed.controller.logs import LogReader
 from iris_fed.federation.check import check_peer
+from iris_fed.model.ids import check_cluster_name
 from iris_fed.model.logs import LogBatch, LogRequest
 from iris_fed.rpc.controller_service import UseCases
 from iris_fed.rpc.gate import caller, check_reach
@@ -85,6 +86,11 @@ class ClusterHandlers:
     async def check_peer(self, request: cluster_pb2.CheckPeerRequest, ctx: Any, /) -> cluster_pb2.CheckPeerResponse:
         link = self._federation.link(request.peer)
         return check_steps_to_wire(await check_peer(link, caller().principal))
+
+    async def forget_peer(self, request: cluster_pb2.ForgetPeerRequest, ctx: Any, /) -> cluster_pb2.ForgetPeerResponse:
+        check_cluster_name(request.peer, "peer")
+        lost = await self._federation.forget(request.peer, caller().principal)
+        return cluster_pb2.ForgetPeerResponse(jobs_lost=lost)
 
     async def check_admission(
         self, request: cluster_pb2.CheckAdmissionRequest, ctx: Any, /

@@ -1,12 +1,15 @@
 """Reading the changelog of received jobs. Triggers write it (migration 0003).
 
 A cursor names a row by its sequence and stamp, so that a database that was wiped, replaced or
-restored cannot pass for the one that gave the cursor (design, "A cursor names a row").
+restored cannot pass for the one that gave the cursor (design, "A cursor names a row"). Nor may a
+cursor be older than what was removed of its requester's news: its row may still stand because
+another requester's cursor names it.
 """
 
 from dataclasses import dataclass
 
 from iris_fed.store.db import Tx
+from iris_fed.store.requesters import load_requester
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,11 @@ def newest_cursor(tx: Tx, database_id: str) -> Cursor:
     return Cursor(row["seq"], row["stamp"]) if row else Cursor(0, database_id)
 
 
-def is_current(tx: Tx, cursor: Cursor, database_id: str) -> bool:
-    """Whether the row that the cursor names is there and bears its stamp."""
+def is_current(tx: Tx, cursor: Cursor, requester: str, database_id: str) -> bool:
+    """Whether the row that the cursor names is there and bears its stamp, and no news of the requester
+    was removed behind it."""
+    if cursor.seq < load_requester(tx, requester).pruned_seq:
+        return False
     if cursor.seq == 0:
         first = tx.execute("SELECT min(seq) AS seq FROM federation_changelog").fetchone()["seq"]
         return cursor.stamp == database_id and first in (None, 1)

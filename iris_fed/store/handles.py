@@ -8,7 +8,7 @@ from iris_fed.model.jobs import Job
 from iris_fed.model.states import RECEIVED_TRANSITIONS, SENT_TRANSITIONS, ReceivedState, SentState
 from iris_fed.store.commit import StaleDraft
 from iris_fed.store.db import Tx
-from iris_fed.store.jobs import insert
+from iris_fed.store.jobs import insert, job_by_uid
 from iris_fed.store.rows import (
     PEER_COLUMNS,
     RECEIVED_COLUMNS,
@@ -62,6 +62,16 @@ def open_sent(tx: Tx, peer: str) -> list[SentHandle]:
     return [sent_from_row(row) for row in rows]
 
 
+def open_sent_page(tx: Tx, peer: str, after_id: int, limit: int) -> list[tuple[int, SentHandle]]:
+    """Open handles with their row ids, oldest first."""
+    rows = tx.execute(
+        "SELECT * FROM federated_jobs WHERE direction = 'SENT' AND state <> 'CLOSED' AND counterpart = ? AND id > ?"
+        " ORDER BY id LIMIT ?",
+        (peer, after_id, limit),
+    )
+    return [(row["id"], sent_from_row(row)) for row in rows]
+
+
 def due_sent(tx: Tx, peer: str, now_ms: int, limit: int) -> list[SentHandle]:
     """Open handles with something to send now: a delivery, a cancel, or an expiry; oldest first."""
     rows = tx.execute(
@@ -89,6 +99,18 @@ def is_news_overdue(tx: Tx, peer: str, before_ms: int) -> bool:
         (peer, before_ms, before_ms),
     ).fetchone()
     return row is not None
+
+
+def left_behind(tx: Tx, peer: str, before_ms: int) -> list[tuple[Job, SentHandle]]:
+    """Unfinished mirrored children whose root was over before then, with its handle; a parent first."""
+    rows = tx.execute(
+        "SELECT j.uid, f.nonce FROM jobs j JOIN federated_jobs f ON f.direction = 'SENT' AND f.counterpart = j.cluster"
+        " AND f.nonce = j.nonce WHERE j.cluster = ? AND j.parent_uid IS NOT NULL AND j.finished_ms IS NULL"
+        " AND f.state = 'CLOSED' AND f.closed_ms < ? ORDER BY j.uid",
+        (peer, before_ms),
+    ).fetchall()
+    found = [(job_by_uid(tx, row["uid"]), sent_by_nonce(tx, peer, row["nonce"])) for row in rows]
+    return [(job, handle) for job, handle in found if job is not None and handle is not None]
 
 
 def cancelled_children(tx: Tx, peer: str) -> list[tuple[str, str]]:

@@ -40,6 +40,7 @@ EXPECTED: dict[str, set[Role]] = {
     "irisfed.v1.ClusterService/ReadFile": {ADMIN, USER, PEER, JOB},
     "irisfed.v1.ClusterService/ListJobEvents": {PEER, ADMIN, USER, DASHBOARD, JOB},
     "irisfed.v1.ClusterService/CheckPeer": {ADMIN},
+    "irisfed.v1.ClusterService/ForgetPeer": {ADMIN},
     "irisfed.v1.ClusterService/CheckAdmission": {PEER},
 }
 

@@ -111,6 +111,7 @@ def peer_to_wire(peer: PeerView) -> Controller.PeerSummary:
         unreachable_since_ms=peer.unreachable_since_ms,
         backends_observed_ms=peer.backends_observed_ms,
         last_error=peer.last_error or None,
+        orphans=peer.orphans,
     )
 
 

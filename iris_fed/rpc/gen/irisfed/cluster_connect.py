@@ -21,7 +21,7 @@ from connectrpc.protocol import ProtocolType
 from connectrpc.server import ConnectASGIApplication, ConnectWSGIApplication, DEFAULT_READ_MAX_BYTES, Endpoint, EndpointSync
 from pyqwest import Client, SyncClient
 
-from .cluster_pb2 import CheckAdmissionRequest, CheckAdmissionResponse, CheckPeerRequest, CheckPeerResponse, GetClusterInfoRequest, GetClusterInfoResponse, ListFilesRequest, ListFilesResponse, ListJobEventsRequest, ListJobEventsResponse, ReadFileRequest, ReadFileResponse, ReadLogsRequest, ReadLogsResponse
+from .cluster_pb2 import CheckAdmissionRequest, CheckAdmissionResponse, CheckPeerRequest, CheckPeerResponse, ForgetPeerRequest, ForgetPeerResponse, GetClusterInfoRequest, GetClusterInfoResponse, ListFilesRequest, ListFilesResponse, ListJobEventsRequest, ListJobEventsResponse, ReadFileRequest, ReadFileResponse, ReadLogsRequest, ReadLogsResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
@@ -77,6 +77,12 @@ class ClusterService(Protocol):
     async def check_peer(self, request: CheckPeerRequest, ctx: RequestContext[CheckPeerRequest, CheckPeerResponse], /) -> CheckPeerResponse:
         """
         Asks this controller to test its way to one of its peers, step by step.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    async def forget_peer(self, request: ForgetPeerRequest, ctx: RequestContext[ForgetPeerRequest, ForgetPeerResponse], /) -> ForgetPeerResponse:
+        """
+        Gives a peer up that never comes back: its unfinished jobs end as lost.
         """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
@@ -165,6 +171,17 @@ class ClusterServiceASGIApplication(ConnectASGIApplication[ClusterService]):
                         stream_type=StreamType.UNARY,
                     ),
                     function=svc.check_peer,
+                ),
+                "/irisfed.v1.ClusterService/ForgetPeer": Endpoint.unary(
+                    method=MethodInfo(
+                        name="ForgetPeer",
+                        service_name="irisfed.v1.ClusterService",
+                        input=ForgetPeerRequest,
+                        output=ForgetPeerResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=svc.forget_peer,
                 ),
                 "/irisfed.v1.ClusterService/CheckAdmission": Endpoint.unary(
                     method=MethodInfo(
@@ -359,6 +376,29 @@ class ClusterServiceClient(ConnectClient):
             headers=headers,
             timeout_ms=timeout_ms,
         )
+    async def forget_peer(
+        self,
+        request: ForgetPeerRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> ForgetPeerResponse:
+        """
+        Gives a peer up that never comes back: its unfinished jobs end as lost.
+        """
+        return await self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="ForgetPeer",
+                service_name="irisfed.v1.ClusterService",
+                input=ForgetPeerRequest,
+                output=ForgetPeerResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
     async def check_admission(
         self,
         request: CheckAdmissionRequest,
@@ -423,6 +463,12 @@ class ClusterServiceSync(Protocol):
     def check_peer(self, request: CheckPeerRequest, ctx: RequestContext[CheckPeerRequest, CheckPeerResponse], /) -> CheckPeerResponse:
         """
         Asks this controller to test its way to one of its peers, step by step.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    def forget_peer(self, request: ForgetPeerRequest, ctx: RequestContext[ForgetPeerRequest, ForgetPeerResponse], /) -> ForgetPeerResponse:
+        """
+        Gives a peer up that never comes back: its unfinished jobs end as lost.
         """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
@@ -509,6 +555,17 @@ class ClusterServiceWSGIApplication(ConnectWSGIApplication):
                         stream_type=StreamType.UNARY,
                     ),
                     function=service.check_peer,
+                ),
+                "/irisfed.v1.ClusterService/ForgetPeer": EndpointSync.unary(
+                    method=MethodInfo(
+                        name="ForgetPeer",
+                        service_name="irisfed.v1.ClusterService",
+                        input=ForgetPeerRequest,
+                        output=ForgetPeerResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=service.forget_peer,
                 ),
                 "/irisfed.v1.ClusterService/CheckAdmission": EndpointSync.unary(
                     method=MethodInfo(
@@ -697,6 +754,29 @@ class ClusterServiceClientSync(ConnectClientSync):
                 service_name="irisfed.v1.ClusterService",
                 input=CheckPeerRequest,
                 output=CheckPeerResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
+    def forget_peer(
+        self,
+        request: ForgetPeerRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> ForgetPeerResponse:
+        """
+        Gives a peer up that never comes back: its unfinished jobs end as lost.
+        """
+        return self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="ForgetPeer",
+                service_name="irisfed.v1.ClusterService",
+                input=ForgetPeerRequest,
+                output=ForgetPeerResponse,
                 idempotency_level=IdempotencyLevel.UNKNOWN,
                 stream_type=StreamType.UNARY,
             ),

@@ -172,6 +172,18 @@ class CheckPeerResponse(_message.Message):
     steps: _containers.RepeatedCompositeFieldContainer[CheckStep]
     def __init__(self, steps: _Optional[_Iterable[_Union[CheckStep, _Mapping]]] = ...) -> None: ...
 
+class ForgetPeerRequest(_message.Message):
+    __slots__ = ("peer",)
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    peer: str
+    def __init__(self, peer: _Optional[str] = ...) -> None: ...
+
+class ForgetPeerResponse(_message.Message):
+    __slots__ = ("jobs_lost",)
+    JOBS_LOST_FIELD_NUMBER: _ClassVar[int]
+    jobs_lost: int
+    def __init__(self, jobs_lost: _Optional[int] = ...) -> None: ...
+
 class CheckAdmissionRequest(_message.Message):
     __slots__ = ("submitting_user",)
     SUBMITTING_USER_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,66 @@
+"""Giving up a peer that never comes back."""
+
+import pytest
+
+from iris_fed.errors import NotFound
+from tests.federation.world import (
+    RUNNING,
+    SUCCEEDED,
+    WORKER_FAILED,
+    Cluster,
+    Pair,
+    gpu_job,
+    in_contact,
+    job_of,
+    seen,
+    started,
+)
+
+
+async def gone(pair: Pair) -> tuple[str, str, str]:
+    """A job that runs on the lab, which is then gone for good, and one submitted afterwards; the attempt's uid."""
+    running = await pair.hub.client.submit(gpu_job("running"))
+    (uid,) = await started(pair.lab)
+    await seen(pair.hub, running, RUNNING)
+    pair.wire.cut()
+    await in_contact(pair.hub, reachable=False)
+    waiting = await pair.hub.client.submit(gpu_job("waiting"))
+    return running, waiting, uid
+
+
+async def test_its_unfinished_jobs_end_as_lost_and_say_by_whose_word(pair: Pair) -> None:
+    running, waiting, _ = await gone(pair)
+    assert (await pair.hub.client.forget_peer("lab")).jobs_lost == 2
+    lost = await job_of(pair.hub, running)
+    assert lost.state == WORKER_FAILED
+    assert "lost: root gave up lab" in lost.error
+    never_sent = await job_of(pair.hub, waiting)
+    assert never_sent.state == WORKER_FAILED
+    assert "before this job was sent there" in never_sent.error
+    assert (await pair.hub.client.forget_peer("lab")).jobs_lost == 0
+
+
+async def test_a_peer_that_comes_back_nevertheless_takes_it_back(pair: Pair) -> None:
+    running, waiting, uid = await gone(pair)
+    await pair.hub.client.forget_peer("lab")
+    pair.wire.mend()
+    await in_contact(pair.hub)
+    pair.lab.engine.finish(uid)
+    await seen(pair.hub, running, SUCCEEDED)
+    assert (await job_of(pair.hub, waiting)).state == WORKER_FAILED
+    assert len(pair.lab.engine.launched) == 1
+
+
+async def test_jobs_at_a_peer_that_is_not_declared_any_more_can_be_given_up_too(pair: Pair) -> None:
+    running, _, _ = await gone(pair)
+    await undeclare(pair.hub)
+    assert (await pair.hub.client.forget_peer("lab")).jobs_lost == 2
+    assert (await job_of(pair.hub, running)).state == WORKER_FAILED
+    with pytest.raises(NotFound, match="no peer 'lab'"):
+        await pair.hub.client.forget_peer("lab")
+
+
+async def undeclare(hub: Cluster) -> None:
+    await hub.stop()
+    hub.peers = ()
+    await hub.start()
