@@ -127,6 +127,7 @@ class _Relay:
         self._job = job
         self._send = send
         self._positions: dict[tuple[int, int], int] = {}
+        self._tries = 0
 
     async def run(self, request: LogRequest) -> None:
         for position in request.positions:
@@ -135,31 +136,40 @@ class _Relay:
         if remote_id is None:
             await self._send(LogBatch(notice=f"{self._job.cluster} has not accepted this job, so there is no output"))
             return
-        tries = 0
         while True:
             try:
                 await self._relay(replace(request, job_id=remote_id))
                 return
             except (PeerRefused, PeerUnreachable) as cut:
                 if isinstance(cut, PeerRefused) and cut.code not in PASSING:
-                    await self._send(LogBatch(notice=f"{self._job.cluster} gives no output of this job: {cut.message}"))
+                    await self._send(LogBatch(notice=await self._refusal(cut)))
                     return
-                tries += 1
+                self._tries += 1
                 ended = await self._ended()
-                if not request.follow or (ended and tries >= RELAY_TRIES_AFTER_END):
+                if not request.follow or (ended and self._tries >= RELAY_TRIES_AFTER_END):
                     await self._send(LogBatch(notice=f"{self._job.cluster} cannot be reached: {cut.message}"))
                     return
-                if tries == 1:
+                if self._tries == 1:
                     await self._send(
                         LogBatch(notice=f"lost the connection to {self._job.cluster}; going on when it is back")
                     )
-                wait_ms = backoff_ms(tries, RELAY_RETRY_BASE_MS, RELAY_RETRY_MAX_MS, self._runtime.entropy.jitter())
+                jitter = self._runtime.entropy.jitter()
+                wait_ms = backoff_ms(self._tries, RELAY_RETRY_BASE_MS, RELAY_RETRY_MAX_MS, jitter)
                 await anyio.sleep(wait_ms / 1000)
+
+    async def _refusal(self, refused: PeerRefused) -> str:
+        if refused.code != "not_found":
+            return f"{self._job.cluster} gives no output of this job: {refused.message}"
+        if await self._ended():
+            return f"{self._job.cluster} has removed this job after its time, and its output with it"
+        return f"{self._job.cluster} does not know this job, so there is no output of it"
 
     async def _relay(self, request: LogRequest) -> None:
         positions = tuple(LogPosition(*key, offset) for key, offset in self._positions.items())
         batches = self._handoffs.client(self._job.cluster).read_logs(replace(request, positions=positions))
         async for batch in batches:
+            # Failures in a row count: over days many a connection is lost.
+            self._tries = 0
             for line in batch.lines:
                 self._positions[line.task_index, line.attempt] = line.next_offset
             await self._send(batch)

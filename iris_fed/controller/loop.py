@@ -1,7 +1,7 @@
 """The control loop: kill what must end, place what waits, start what was placed.
 
 It runs when something happened; the interval is only a safety net. Everything it decides is
-committed before it acts, so that a crash between the two is repaired by `recover`.
+committed before it acts, so that a crash between the two is repaired by the recovery it starts with.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,28 +10,30 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup
 
-from iris_fed.backends.base import Backend, BackendUnavailable, Owner, Recovery
+from iris_fed.backends.base import Backend, BackendUnavailable, Owner
 from iris_fed.config.sections import SchedulingSettings
 from iris_fed.controller.disk import DiskGuard
-from iris_fed.controller.launching import Launch, TaskLink, honours_of, launch_request, with_siblings
-from iris_fed.controller.observe import apply_observations
+from iris_fed.controller.launching import Launch, TaskLink, honours_of, with_siblings
+from iris_fed.controller.observe import store_observations
 from iris_fed.controller.placing import Terms, place_waiting
+from iris_fed.controller.recovery import Apply, Recoverer, never_started
 from iris_fed.decide.backoff import backoff_ms
 from iris_fed.decide.placement import Place
-from iris_fed.errors import ResourceExhausted, Unavailable
-from iris_fed.model.jobs import Attempt, Job, LiveAttempt
-from iris_fed.model.observed import AttemptEnd, Ended, EndKind, Observation
+from iris_fed.model.observed import Ended, Observation
 from iris_fed.model.resources import BackendSummary
 from iris_fed.model.spec import JobSpec
-from iris_fed.model.states import TaskState
-from iris_fed.store.db import Tx
-from iris_fed.store.jobs import job_by_uid, live_attempts, load_draft, with_secrets
+from iris_fed.store.jobs import live_attempts
 from iris_fed.store.runtime import Runtime
-from iris_fed.supervise import Wakeup, supervise
+from iris_fed.supervise import Pulse, Wakeup
 from iris_fed.telemetry import get_logger
 
 RETRY_BASE_MS = 200
 RETRY_MAX_MS = 10_000
+ASK_AGAIN_S = 30.0
+"""A backend without news is asked anew, in case the call hangs."""
+SLOW_LAUNCH_S = 60.0
+CALL_LIMIT_S = 600.0
+"""Of a launch (it may unpack a large workspace) or a kill; then it is logged and tried again."""
 
 log = get_logger(__name__)
 
@@ -48,31 +50,44 @@ class ControlLoop:
         settings: SchedulingSettings,
         disk: DiskGuard,
     ) -> None:
+        self._runtime = runtime
         self._db = runtime.db
         self._clock = runtime.clock
         self._entropy = runtime.entropy
         self._signals = runtime.signals
         self._backends = backends
-        self._owner = owner
         self._link = link
+        self._recoverer = Recoverer(runtime, backends, owner, link)
         self._safety_interval_s = settings.safety_interval_s
         self._disk = disk
         self._hold_after_ms = int(settings.hold_after_s * 1000)
         self._unlaunched: dict[str, Launch] = {}
-        self._launching: set[str] = set()
+        self._launching: dict[str, float] = {}
         self._launch_tries = 0
         self._killed: set[str] = set()
+        self._unstarted: set[str] = set()
+        self._taken: dict[str, Sequence[Observation]] = {}
         self._group: TaskGroup | None = None
-        self._recovered = False
         self.wake = Wakeup()
 
     async def run(self) -> None:
         """Until cancelled."""
         async with anyio.create_task_group() as group:
             self._group = group
+            supervise = self._runtime.loops.supervise
             for backend in self._backends.values():
                 group.start_soon(supervise, f"observe {backend.backend_id}", partial(self._observe, backend))
             group.start_soon(supervise, "control", self._control)
+
+    def notes(self) -> tuple[str, ...]:
+        """What an operator should know of the backends: who else takes their capacity, what they do not answer."""
+        now = anyio.current_time()
+        slow = [
+            f"attempt {uid} has been starting for {now - since:.0f} s"
+            for uid, since in sorted(self._launching.items())
+            if now - since > SLOW_LAUNCH_S
+        ]
+        return (*self._recoverer.notes(), *slow)
 
     def local_backends(self) -> tuple[BackendSummary, ...]:
         """What the backends say of themselves now."""
@@ -93,22 +108,23 @@ class ControlLoop:
                     # The job that took the name is written already; this is only untidy.
                     log.warning("files.not_removed", attempt=uid, error=str(error))
 
-    async def _control(self) -> None:
-        if not self._recovered:
-            for backend in self._backends.values():
-                await self._recover(backend)
-            self._recovered = True
+    async def _control(self, pulse: Pulse) -> None:
+        apply = partial(store_observations, self._runtime, trying=pulse.beat)
+        starting = self._unlaunched.keys() | self._launching.keys()
+        self._unlaunched |= await self._recoverer.run(starting, apply, self.wake, pulse)
         refresh = True
         while True:
-            wait_s = await self._pass(refresh)
-            refresh = not await self.wake.wait(min(wait_s, self._safety_interval_s))
+            pulse.beat()
+            wait_s = min(await self._pass(refresh, apply), self._safety_interval_s)
+            pulse.beat(wait_s)
+            refresh = not await self.wake.wait(wait_s)
 
-    async def _pass(self, refresh_reasons: bool) -> float:
+    async def _pass(self, refresh_reasons: bool, apply: Apply) -> float:
         """1. Kill. 2. Start what could not be started before. 3. Place and start. Returns seconds to the next.
 
         Neither starting nor killing is waited for: a workspace that takes long to unpack holds up nobody.
         """
-        await self._kill()
+        await self._kill(apply)
         await self._launch_all()
         places = [Place(backend.summary(), tuple(backend.nodes())) for backend in self._backends.values()]
         terms = Terms(
@@ -130,7 +146,7 @@ class ControlLoop:
         timer_s = float("inf") if done.next_ms is None else (done.next_ms - self._clock.now_ms()) / 1000
         return max(0.0, timer_s)
 
-    async def _kill(self) -> None:
+    async def _kill(self, apply: Apply) -> None:
         doomed = await self._db.read(lambda tx: live_attempts(tx, to_kill_only=True))
         self._killed &= {attempt.attempt_uid for attempt in doomed}
         for attempt in doomed:
@@ -139,7 +155,10 @@ class ControlLoop:
                 continue
             uid = attempt.attempt_uid
             if uid not in self._launching and self._unlaunched.pop(uid, None) is not None:
-                await self._apply([_never_started(attempt, self._clock.now_ms())])
+                self._unstarted.add(uid)
+            if uid in self._unstarted:
+                await apply([never_started(uid, self._clock.now_ms())])
+                self._unstarted.discard(uid)
                 continue
             self._killed.add(uid)
             self._background.start_soon(self._kill_one, backend, uid)
@@ -151,7 +170,8 @@ class ControlLoop:
 
     async def _kill_one(self, backend: Backend, uid: str) -> None:
         try:
-            await backend.kill(uid)
+            with anyio.fail_after(CALL_LIMIT_S):
+                await backend.kill(uid)
         except Exception as error:
             log.warning("attempt.not_killed", attempt=uid, exc_info=error)
             await anyio.sleep(RETRY_MAX_MS / 1000)
@@ -177,7 +197,7 @@ class ControlLoop:
         await self._acquaint()
         for uid, launch in list(self._unlaunched.items()):
             if uid not in self._launching:
-                self._launching.add(uid)
+                self._launching[uid] = anyio.current_time()
                 self._background.start_soon(self._launch_one, launch)
         # Each reserves its capacity before it first waits, so that the next pass sees what is left.
         await anyio.lowlevel.checkpoint()
@@ -185,7 +205,8 @@ class ControlLoop:
     async def _launch_one(self, launch: Launch) -> None:
         uid = launch.request.attempt_uid
         try:
-            await self._backends[launch.backend_id].launch(launch.request)
+            with anyio.fail_after(CALL_LIMIT_S):
+                await self._backends[launch.backend_id].launch(launch.request)
             self._unlaunched.pop(uid, None)
             self._launch_tries = 0
         except Exception as error:
@@ -198,87 +219,17 @@ class ControlLoop:
             await anyio.sleep(wait_ms / 1000)
             self.wake()
         finally:
-            self._launching.discard(uid)
+            del self._launching[uid]
 
-    async def _observe(self, backend: Backend) -> None:
+    async def _observe(self, backend: Backend, pulse: Pulse) -> None:
         while True:
-            await self._apply(await backend.observe())
-            self.wake()
-
-    async def _apply(self, batch: Sequence[Observation]) -> None:
-        """Commit what was seen. While the database cannot be written it is tried for ever: an
-        observation that was taken is told only once. One that cannot be is left out, not those beside it."""
-        tries = 0
-        while True:
-            apply = partial(apply_observations, batch=batch, now_ms=self._clock.now_ms(), entropy=self._entropy)
-            try:
-                self._signals.publish(await self._db.write(apply))
-                return
-            except (ResourceExhausted, Unavailable) as error:
-                tries += 1
-                log.error("observations.not_stored", count=len(batch), error=error.message)
-                await anyio.sleep(backoff_ms(tries, RETRY_BASE_MS, RETRY_MAX_MS, self._entropy.jitter()) / 1000)
-            except Exception as error:
-                if len(batch) == 1:
-                    log.error("observation.refused", observation=repr(batch[0]), exc_info=error)
-                    return
-                break
-        for observation in batch:
-            await self._apply([observation])
-
-    async def _recover(self, backend: Backend) -> None:
-        """Meet what runs already: follow our own, restart what a crash kept from starting, and end
-        what this database or an ancestor of it does not know (promise 10)."""
-        everything = await self._db.read(live_attempts)
-        live = {a.attempt_uid: a for a in everything if a.backend_id == backend.backend_id}
-        recovery = await backend.recover(live.keys())
-        await self._stop_strangers(backend, recovery)
-        now_ms = self._clock.now_ms()
-        gone: list[Observation] = []
-        for uid in sorted(recovery.unknown):
-            if live[uid].state is TaskState.ASSIGNED and not live[uid].kill:
-                await self._requeue(live[uid])
-            else:
-                gone.append(_never_started(live[uid], now_ms) if live[uid].kill else _lost(uid, now_ms))
-        await self._apply([*recovery.observations, *gone])
-
-    async def _stop_strangers(self, backend: Backend, recovery: Recovery) -> None:
-        own = {self._owner.database_id, *self._owner.ancestor_ids}
-        for stranger in recovery.strangers:
-            mine = stranger.cluster == self._owner.cluster and stranger.database_id in own
-            log.warning(
-                "attempt.unknown",
-                attempt=stranger.attempt_uid,
-                task=stranger.task_id,
-                database=stranger.database_id,
-                action="stopped" if mine else "left alone; it takes capacity",
-            )
-            if mine:
-                await backend.kill(stranger.attempt_uid)
-
-    async def _requeue(self, live: LiveAttempt) -> None:
-        found = await self._db.read(lambda tx: _job_and_attempt(tx, live))
-        if found is not None and found[0].spec.is_gang:
-            # It can no longer be told of its siblings: the round ends, at nobody's expense.
-            message = "was not started when the controller ended"
-            end = AttemptEnd(EndKind.NO_CAPACITY, message=message)
-            await self._apply([Ended(live.attempt_uid, end, None, self._clock.now_ms())])
-        elif found is not None:
-            self._unlaunched[live.attempt_uid] = Launch(live.backend_id, launch_request(*found, self._link))
-
-
-def _job_and_attempt(tx: Tx, live: LiveAttempt) -> tuple[Job, Attempt] | None:
-    job = job_by_uid(tx, live.job_uid)
-    if job is None:
-        return None
-    attempt = load_draft(tx, job, {live.task_index}).attempts.get((live.task_index, live.number))
-    return None if attempt is None else (with_secrets(tx, job), attempt)
-
-
-def _never_started(live: LiveAttempt, now_ms: int) -> Ended:
-    return Ended(live.attempt_uid, AttemptEnd(EndKind.KILLED, message="was stopped before it started"), None, now_ms)
-
-
-def _lost(uid: str, now_ms: int) -> Ended:
-    message = "was lost while the controller was down: nothing of it is left, its exit code is unknown"
-    return Ended(uid, AttemptEnd(EndKind.LOST, message=message), None, now_ms)
+            pulse.beat(ASK_AGAIN_S)
+            if not self._taken.get(backend.backend_id):
+                with anyio.move_on_after(ASK_AGAIN_S):
+                    self._taken[backend.backend_id] = await backend.observe()
+            # Kept until it is stored: a backend tells it only once.
+            if batch := self._taken.get(backend.backend_id):
+                await store_observations(self._runtime, batch, pulse.beat)
+                del self._taken[backend.backend_id]
+                self._recoverer.forget(seen.attempt_uid for seen in batch if isinstance(seen, Ended))
+                self.wake()

@@ -1,16 +1,55 @@
 """What backends observed becomes the state of jobs, in one transaction a batch."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import anyio
 
 from iris_fed.clock import Entropy
 from iris_fed.decide import lifecycle
+from iris_fed.decide.backoff import backoff_ms
 from iris_fed.decide.draft import AttemptKey, Draft
+from iris_fed.errors import ResourceExhausted, Unavailable
 from iris_fed.model.observed import Building, Ended, Observation, Running, Sampled
+from iris_fed.model.spec import TERMINATE_CHILDREN
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
 from iris_fed.store.jobs import job_by_uid, load_draft, locate_attempts
+from iris_fed.store.runtime import Runtime
 from iris_fed.store.tree import change_unfinished_below
+from iris_fed.telemetry import get_logger
+
+RETRY_BASE_MS = 200
+RETRY_MAX_MS = 10_000
+
+log = get_logger(__name__)
+
+
+async def store_observations(runtime: Runtime, batch: Sequence[Observation], trying: Callable[[float], None]) -> None:
+    """Commit what was seen. While the database cannot be written it is tried for ever: an observation
+    that was taken is told only once. One that cannot be is left out, not those beside it.
+
+    `trying` is told before each try for how many seconds the next may be paused.
+    """
+    tries = 0
+    while True:
+        trying(RETRY_MAX_MS / 1000)
+        apply = partial(apply_observations, batch=batch, now_ms=runtime.clock.now_ms(), entropy=runtime.entropy)
+        try:
+            runtime.signals.publish(await runtime.db.write(apply))
+            return
+        except (ResourceExhausted, Unavailable) as error:
+            tries += 1
+            log.error("observations.not_stored", count=len(batch), error=error.message)
+            await anyio.sleep(backoff_ms(tries, RETRY_BASE_MS, RETRY_MAX_MS, runtime.entropy.jitter()) / 1000)
+        except Exception as error:
+            if len(batch) == 1:
+                log.error("observation.refused", observation=repr(batch[0]), exc_info=error)
+                return
+            break
+    for observation in batch:
+        await store_observations(runtime, [observation], trying)
 
 
 def apply_observations(tx: Tx, batch: Sequence[Observation], now_ms: int, entropy: Entropy) -> set[int]:
@@ -51,6 +90,10 @@ def _apply_to_job(
         if key in draft.attempts:
             _apply_one(draft, key, seen, now_ms, entropy)
     changed = {job_uid} if commit(tx, draft) else set()
+    preempted = draft.job.preemption_count > job.preemption_count
+    if preempted and job.spec.preemption_policy == TERMINATE_CHILDREN:
+        stop = partial(lifecycle.stop_with_preempted, parent=job, now_ms=now_ms)
+        changed |= change_unfinished_below(tx, job_uid, stop)
     if lifecycle.failing(draft):
         stop_if_failing(tx, job_uid, now_ms)
     return changed | end_children_of_ended(tx, job_uid, now_ms)

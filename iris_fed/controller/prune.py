@@ -1,43 +1,59 @@
-"""Removes what is over and past its time: outputs first, then jobs, then workspaces nobody uses; and
-with the write-ahead log the last trace of secrets whose jobs have ended.
+"""Removes what is over and past its time: outputs first, then jobs, then workspaces nobody uses, then
+what federation remembers of them; and with the write-ahead log the last trace of secrets whose jobs
+have ended.
 
 Each round does a bounded amount in short transactions. A pruner that is behind or off never breaks
 anything: it only keeps more.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import anyio
 
 from iris_fed.backends.base import Backend, BackendUnavailable
 from iris_fed.config.sections import RetentionSettings
+from iris_fed.controller.prune_federation import FederationPruner
 from iris_fed.model.limits import DAY_MS
 from iris_fed.store.bundles import BundleStore, take_unused
 from iris_fed.store.prune import expired_files, expired_jobs, mark_files_gone, remove_job
+from iris_fed.store.requesters import Heard
 from iris_fed.store.runtime import Runtime
+from iris_fed.supervise import Pulse
 from iris_fed.telemetry import get_logger
 
 BATCH = 100
 MAX_BATCHES = 50
 """In one round: the rest waits for the next."""
+ROUND_S = 600.0
+"""Longer than the slowest round: what is to be removed may be large."""
 
 log = get_logger(__name__)
 
 
 class Pruner:
+    """`heard` tells how far each requester has read of the changelog."""
+
     def __init__(
-        self, runtime: Runtime, retention: RetentionSettings, backends: Mapping[str, Backend], bundles: BundleStore
+        self,
+        runtime: Runtime,
+        retention: RetentionSettings,
+        backends: Mapping[str, Backend],
+        bundles: BundleStore,
+        heard: Callable[[], Mapping[str, Heard]],
     ) -> None:
         self._runtime = runtime
         self._retention = retention
         self._backends = backends
         self._bundles = bundles
+        self._federation = FederationPruner(runtime, heard)
 
-    async def run(self) -> None:
+    async def run(self, pulse: Pulse) -> None:
         """Until cancelled."""
         while True:
+            pulse.beat(ROUND_S)
             await self.round()
+            pulse.beat(self._retention.interval_s)
             await anyio.sleep(self._retention.interval_s)
 
     async def round(self) -> None:
@@ -47,6 +63,7 @@ class Pruner:
             for _ in range(MAX_BATCHES):
                 if await step(now_ms) < BATCH:
                     break
+        await self._federation.round(now_ms)
         await self._runtime.db.checkpoint()
 
     async def _outputs(self, now_ms: int) -> int:

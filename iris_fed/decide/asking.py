@@ -16,7 +16,7 @@ NEVER = float("inf")
 @dataclass(frozen=True, slots=True)
 class Heard:
     """What an answer came to. `unsettled`: rows were passed over, or news is overdue. `missing`: a job
-    handed off was not in the full set. `ends_full_set`: it was the last page of one. `another`: it comes
+    handed off was not in the last full set. `ends_full_set`: it was the last page of one. `another`: it comes
     from another database than the answers before, or its cursor went back. `plain`: the peer is without
     our extensions."""
 

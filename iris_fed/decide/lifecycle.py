@@ -4,10 +4,12 @@ Each function takes a draft and one event and changes the draft; none does I/O o
 """
 
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from iris_fed.decide.backoff import backoff_ms
 from iris_fed.decide.draft import AttemptKey, Draft
+from iris_fed.decide.mirrored import end_open_tasks
 from iris_fed.model.jobs import Attempt, Job
 from iris_fed.model.observed import AttemptEnd, Building, Ended, EndKind, Running, Sampled
 from iris_fed.model.states import (
@@ -168,12 +170,19 @@ def end_with_parent(draft: Draft, parent: Job, now_ms: int) -> None:
         return
     words = f"its parent {parent.job_id} ended {parent.state.value}"
     if draft.mirrored:
-        for index, task in draft.tasks.items():
-            if task.state not in TERMINAL_TASK_STATES:
-                draft.set_task(index, state=TaskState.KILLED, error=words, finished_ms=now_ms, pending_reason="")
+        end_open_tasks(draft, TaskState.KILLED, words, now_ms)
         draft.set_job(state=JobState.KILLED, error=words, finished_ms=now_ms, pending_reason="")
         draft.note(now_ms, "job.ended", f"ended KILLED: {words}")
         return
+    draft.note(now_ms, "job.stopped", words)
+    request_stop(draft, JobState.KILLED, words, now_ms)
+
+
+def stop_with_preempted(draft: Draft, parent: Job, now_ms: int) -> None:
+    """A task of the parent was preempted, and its policy says that children do not outlive that."""
+    if draft.ended:
+        return
+    words = f"a task of its parent {parent.job_id} was preempted"
     draft.note(now_ms, "job.stopped", words)
     request_stop(draft, JobState.KILLED, words, now_ms)
 
@@ -195,6 +204,39 @@ def stop_failing(draft: Draft, now_ms: int) -> None:
         if culprit.state is TaskState.WORKER_FAILED:
             state = JobState.WORKER_FAILED
     request_stop(draft, state, error, now_ms)
+
+
+def lose_unfound(draft: Draft, found: Collection[str], words: str, now_ms: int) -> None:
+    """After a restore: tasks whose attempt is not among those `found` running end, and are not tried again.
+
+    A job of which nothing runs ends as a whole, for the reason `words`; else its other tasks go on,
+    as far as it survives the loss. The draft must hold every open task and its current attempt.
+    """
+    if draft.ended or draft.mirrored or draft.job.stop_state is not None:
+        return
+    kept = {key[0] for key, one in draft.attempts.items() if one.attempt_uid in found and one.state in LIVE_TASK_STATES}
+    if not kept:
+        draft.set_job(stop_state=JobState.WORKER_FAILED, error=words)
+    for index, task in sorted(draft.tasks.items()):
+        if index not in kept and task.state not in TERMINAL_TASK_STATES:
+            _lose_task(draft, index, words, now_ms)
+    roll_up(draft, now_ms)
+
+
+def _lose_task(draft: Draft, index: int, words: str, now_ms: int) -> None:
+    key = (index, draft.tasks[index].current_attempt)
+    if key in draft.attempts and draft.attempts[key].state in LIVE_TASK_STATES:
+        draft.set_attempt(
+            key,
+            state=TaskState.WORKER_FAILED,
+            error=words,
+            terminal_reason=EndKind.LOST.value,
+            is_worker_failure=True,
+            finished_ms=now_ms,
+        )
+        _charge(draft, index, Verdict(TaskState.WORKER_FAILED, "preemption", words))
+    draft.set_task(index, state=TaskState.WORKER_FAILED, error=words, finished_ms=now_ms, pending_reason="")
+    draft.note(now_ms, "task.ended", words, index)
 
 
 def roll_up(draft: Draft, now_ms: int) -> None:

@@ -16,6 +16,7 @@ from iris_fed.model.states import SentState
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import (
+    is_any_missing,
     is_news_overdue,
     left_behind,
     load_peer,
@@ -59,7 +60,7 @@ class FullSet:
 class Applied:
     """What an answer did: jobs changed, incarnations to cancel there, and rows passed over.
 
-    `missing`: a full set lacked a handle. `overdue`: news of an acknowledged job should have come by
+    `missing`: the last full set lacked a handle. `overdue`: news of an acknowledged job should have come by
     now. `another_database` answers since this answer. In each case a full set must be asked for.
     `orphans`: remote ids of what this cluster does not follow since the name is alive elsewhere.
     `replaced_attempts` of jobs here that gave way to adopted ones: their files may go."""
@@ -137,7 +138,7 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
         frozenset(changed | missing),
         tuple(strays),
         skipped,
-        missing=bool(missing),
+        missing=is_any_missing(tx, terms.peer),
         overdue=overdue,
         another_database=another,
         orphans=frozenset(adopted.orphans),

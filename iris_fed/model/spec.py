@@ -8,6 +8,10 @@ from iris_fed.model.constraints import BACKEND_KEY, CLUSTER_KEY, Constraint, Sca
 from iris_fed.model.resources import Resources
 from iris_fed.model.states import Band, ExistingJobPolicy
 
+TERMINATE_CHILDREN = 1
+"""Preemption policy (wire contract): a preempted task takes the job's children with it, and its next
+attempt submits them anew. By any other they go on."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:

@@ -101,6 +101,16 @@ def is_news_overdue(tx: Tx, peer: str, before_ms: int) -> bool:
     return row is not None
 
 
+def is_any_missing(tx: Tx, peer: str) -> bool:
+    """Whether the last full set lacked a job that the peer had acknowledged."""
+    row = tx.execute(
+        "SELECT 1 FROM federated_jobs WHERE direction = 'SENT' AND state <> 'CLOSED' AND counterpart = ?"
+        " AND missing_since_ms IS NOT NULL LIMIT 1",
+        (peer,),
+    ).fetchone()
+    return row is not None
+
+
 def left_behind(tx: Tx, peer: str, before_ms: int) -> list[tuple[Job, SentHandle]]:
     """Unfinished mirrored children whose root was over before then, with its handle; a parent first."""
     rows = tx.execute(

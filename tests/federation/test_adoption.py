@@ -218,6 +218,23 @@ async def test_a_job_that_the_peer_shows_again_was_not_lost(hasty: Pair) -> None
     assert len(hasty.lab.engine.launched) == 1
 
 
+async def test_a_parent_that_restarts_while_a_job_is_missing_goes_on_asking(hasty: Pair) -> None:
+    job_id = await hasty.hub.client.submit(gpu_job())
+    await started(hasty.lab)
+    await seen(hasty.hub, job_id, RUNNING)
+    hasty.hub.federation = {"lost_after_s": 1000.0}
+    await hasty.hub.restart()
+    await in_contact(hasty.hub)
+    await hasty.lab.stop()
+    hasty.lab.wipe()
+    hasty.lab.engine.attempts.clear()
+    await hasty.lab.start()
+    await seen(hasty.hub, job_id, RUNNING, reason="does not show this job any more")
+    hasty.hub.federation = HASTY
+    await hasty.hub.restart()
+    assert "lost" in (await seen(hasty.hub, job_id, WORKER_FAILED)).error
+
+
 async def test_a_lost_job_whose_name_was_used_since_stays_lost_and_ends_there(hasty: Pair) -> None:
     job_id = await hasty.hub.client.submit(gpu_job())
     (uid,) = await started(hasty.lab)

@@ -14,6 +14,7 @@ from iris_fed.errors import (
     PermissionDenied,
     Unauthenticated,
 )
+from iris_fed.model.observed import AttemptEnd, EndKind
 from iris_fed.rpc.connect_client import Channel
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.irisfed import cluster_pb2
@@ -110,6 +111,23 @@ class TestHere:
         other = cpu_job("other", priority_band=job_pb2.PRIORITY_BAND_INTERACTIVE)
         own = await (await in_task(alone, root)).submit(other)
         assert (await alone.client.job(own)).request.priority_band == job_pb2.PRIORITY_BAND_INTERACTIVE
+
+    @pytest.mark.parametrize("policy", job_pb2.JobPreemptionPolicy.values())
+    async def test_children_outlive_a_preemption_of_their_parent_unless_its_policy_ends_them(
+        self, alone: Cluster, policy: job_pb2.JobPreemptionPolicy
+    ) -> None:
+        root, task = await running_root(alone, max_retries_preemption=1, preemption_policy=policy)
+        child = await task.submit(cpu_job("eval"))
+        await seen(alone, child, RUNNING)
+        alone.engine.end(await attempt_of(alone, root), AttemptEnd(EndKind.PREEMPTED, message="was preempted"))
+        await attempt_of(alone, root, 1)
+        if policy == job_pb2.JOB_PREEMPTION_POLICY_TERMINATE_CHILDREN:
+            ended = await seen(alone, child, KILLED)
+            assert ended.error == f"a task of its parent {root} was preempted"
+            again = await in_task(alone, root, 1)
+            assert await again.submit(cpu_job("eval")) == child
+        assert (await seen(alone, child, RUNNING)).state == RUNNING
+        await seen(alone, root, RUNNING)
 
     async def test_a_token_ends_with_its_attempt(self, alone: Cluster) -> None:
         root, first = await running_root(alone, max_retries_failure=1)
