@@ -14,6 +14,7 @@ from iris_fed.federation.mirror import Applied, FullSet, Terms, apply_answer
 from iris_fed.federation.outbox import Outbox
 from iris_fed.model.federation import SyncAnswer, SyncRequest
 from iris_fed.model.ports import PeerClient, PeerRefused, PeerUnreachable
+from iris_fed.store.handles import is_any_missing
 from iris_fed.store.runtime import Runtime
 from iris_fed.supervise import Pulse, Wakeup
 from iris_fed.telemetry import get_logger
@@ -76,6 +77,8 @@ class FeedReader:
         # A page may have been cut off when this was last cancelled.
         self._full, self._page_cursor = None, ""
         self._interrupted()
+        if await self._runtime.db.read(lambda tx: is_any_missing(tx, self._contact.peer)):
+            self._timer.due = anyio.current_time()
         tries = 0
         while True:
             pulse.beat(self._settings.long_poll_ms / 1000 + self._settings.call_timeout_s)
