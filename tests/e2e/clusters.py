@@ -64,6 +64,7 @@ class Cluster:
     public_key: str = ""
     port: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    state_name: str = "state"
 
     @classmethod
     def make(cls, root: Path, name: str, directory: str = "", **settings: Any) -> "Cluster":
@@ -81,7 +82,7 @@ class Cluster:
 
     @property
     def state_dir(self) -> Path:
-        return self.directory / "state"
+        return self.directory / self.state_name
 
     @property
     def config(self) -> Path:
@@ -98,7 +99,7 @@ class Cluster:
     def write_config(self) -> Path:
         whole = {
             "cluster": {"name": self.name},
-            "state_dir": "state",
+            "state_dir": self.state_name,
             "listen": {"port": self.port},
             "shutdown_grace_s": 5.0,
             **self.settings,
