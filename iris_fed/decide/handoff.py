@@ -15,6 +15,8 @@ from iris_fed.model.states import JobState, PeerStatus, SentState, TaskState
 RETRY_BASE_MS = 500
 TOKEN_LIFE_MS = 300_000
 """A delivery cannot be accepted longer than its federation token lives (wire contract)."""
+_TASKS_END = {JobState.SUCCEEDED: TaskState.SUCCEEDED, JobState.KILLED: TaskState.KILLED}
+"""How tasks ended of which only the end of their job is known."""
 FINAL_REFUSALS = frozenset({"already_exists", "permission_denied", "invalid_argument", "out_of_range"})
 """Codes by which a peer's own answer ends a handoff; anything else is tried again."""
 
@@ -121,17 +123,15 @@ def cancel_may_be_overtaken(handle: SentHandle, left_ms: int) -> bool:
 
 
 def on_cancel_acked(handle: SentHandle, draft: Draft, now_ms: int, *, plain: bool = False) -> SentHandle:
-    """The peer has heard: it will not start the incarnation any more. How it ended comes by sync,
-    unless the fence was our own and the handoff is over. `plain`: a peer without our extensions, which
-    answers so only for a job that it has."""
+    """The peer has heard: it will not start the incarnation any more. Whether a copy ran, and how that
+    ended, comes by sync. `plain`: a peer without our extensions, which answers so only for a job that it
+    has, and tells nothing of one that it never had."""
     if handle.state is SentState.CLOSED:
         return handle
-    if plain and not handle.refusal:
+    if plain:
         handle = on_ack(handle, draft, now_ms)
     acked = replace(handle, cancel_acked=True, last_error="")
-    if handle.refusal and handle.state is SentState.PENDING_HANDOFF:
-        return close_refused(acked, draft, now_ms)
-    if not draft.ended:
+    if not draft.ended and not handle.refusal:
         draft.set_job(pending_reason=f"{handle.peer} is ending it")
         draft.note(now_ms, "handoff.cancel_heard", f"{handle.peer} has heard of the cancel")
     return acked
@@ -161,7 +161,7 @@ def on_forgotten(handle: SentHandle, draft: Draft, who: str, now_ms: int) -> Sen
 
 def end_job(draft: Draft, state: JobState, error: str, now_ms: int, exit_code: int | None = None) -> None:
     """The handed-off job is over, and so are those of its tasks that the draft holds."""
-    end_open_tasks(draft, TaskState.KILLED if state is JobState.KILLED else TaskState.WORKER_FAILED, error, now_ms)
+    end_open_tasks(draft, _TASKS_END.get(state, TaskState.WORKER_FAILED), error, now_ms)
     draft.set_job(state=state, error=error, exit_code=exit_code, finished_ms=now_ms, pending_reason="")
     draft.note(now_ms, "job.ended", f"ended {state.value}" + (f": {error}" if error else ""))
 

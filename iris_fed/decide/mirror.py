@@ -106,13 +106,16 @@ def mirrored_child(parent: Job, job_id: str, report: JobReport, now_ms: int) -> 
 
 
 def note_missing(handle: SentHandle, draft: Draft, asked_ms: int, lost_after_ms: int, now_ms: int) -> SentHandle:
-    """A full set, asked for at `asked_ms`, lacks a handle that the peer once acknowledged."""
+    """A full set, asked for at `asked_ms`, lacks a handle of which the peer had acknowledged the delivery or
+    the cancel."""
     if handle.missing_since_ms is None:
         draft.set_job(pending_reason=f"{handle.peer} does not show this job any more; asking again")
         draft.note(now_ms, "handoff.missing", f"{handle.peer} does not show this job any more")
         return replace(handle, missing_since_ms=asked_ms)
     if asked_ms - handle.missing_since_ms < lost_after_ms:
         return handle
+    if handle.state is SentState.PENDING_HANDOFF:
+        return handoff.on_cancel_unknown(handle, draft, now_ms)
     reason = f"lost: {handle.peer} accepted this job and no longer knows it; it may have run"
     handoff.end_job(draft, JobState.WORKER_FAILED, reason, now_ms)
     return replace(handle, state=SentState.CLOSED, closed_ms=now_ms, lost=True)
@@ -125,7 +128,7 @@ def _end_by_tombstone(handle: SentHandle, draft: Draft, end: JobReport | None, n
         reason = f"lost: {handle.peer} no longer knows how this job ended"
         handoff.end_job(draft, JobState.WORKER_FAILED, reason, now_ms)
         return replace(handle, state=SentState.CLOSED, closed_ms=now_ms, lost=True)
-    handoff.end_job(draft, end.state, end.error, now_ms, end.exit_code)
+    handoff.end_job(draft, end.state, end.error, end.finished_ms or now_ms, end.exit_code)
     return replace(handle, state=SentState.CLOSED, closed_ms=now_ms)
 
 

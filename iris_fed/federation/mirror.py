@@ -223,11 +223,17 @@ def _follow(tx: Tx, handle: SentHandle, delta: Delta, now_ms: int) -> set[int]:
 def _note_missing(tx: Tx, full: FullSet, terms: Terms) -> set[int]:
     changed = set()
     for handle in open_sent(tx, terms.peer):
-        acked_before = handle.acked_ms is not None and handle.acked_ms < full.asked_ms
         shown = handle.nonce in full.seen or handle.remote_job_id in full.seen
-        if handle.state is SentState.HANDED_OFF and acked_before and not shown:
+        if not shown and _should_be_shown(handle, full.asked_ms):
             changed |= apply_apart(tx, handle, partial(_note_one_missing, tx, handle, full, terms)) or set()
     return changed
+
+
+def _should_be_shown(handle: SentHandle, asked_ms: int) -> bool:
+    """Whether the peer had acknowledged it, or fenced it, before it was asked."""
+    if handle.state is SentState.HANDED_OFF:
+        return handle.acked_ms is not None and handle.acked_ms < asked_ms
+    return handle.cancel_acked and handle.cancelled_ms is not None and handle.cancelled_ms < asked_ms
 
 
 def _note_one_missing(tx: Tx, handle: SentHandle, full: FullSet, terms: Terms) -> set[int]:

@@ -66,6 +66,7 @@ def remove_job(tx: Tx, uid: int, now_ms: int) -> list[tuple[str, str]]:
                 end_state=job.state,
                 end_error=job.error,
                 end_exit_code=job.exit_code,
+                end_finished_ms=job.finished_ms,
             )
             change_received(tx, handle, pruned)
     rows = tx.execute(

@@ -4,7 +4,15 @@ import asyncio
 
 import pytest
 
-from tests.federation.world import RUNNING, SUCCEEDED, Cluster, Pair, gpu_job, seen, started, until
+from iris_fed.backends.base import LogPage
+from iris_fed.backends.local.logfile import MAX_LINE_BYTES
+from iris_fed.clock import SystemClock, SystemEntropy
+from iris_fed.controller.logs import RELAY_TRIES_AFTER_END, LogReader
+from iris_fed.model.limits import DAY_MS
+from iris_fed.model.logs import LogBatch, LogRequest
+from iris_fed.signals import JobSignals
+from iris_fed.store.runtime import Runtime
+from tests.federation.world import RUNNING, SUCCEEDED, Cluster, Pair, World, gpu_job, seen, started, until
 
 
 class Reader:
@@ -112,3 +120,103 @@ async def test_a_peer_without_logs_is_told_in_one_sentence(pair: Pair) -> None:
     pair.wire.answer("ReadLogs", 404, "text/plain", b"")
     (batch,) = [batch async for batch in pair.hub.client.logs(job_id, follow=True)]
     assert "lab gives no output of this job: it offers no logs to other clusters" in batch.notice
+
+
+async def test_bytes_of_any_kind_and_lines_of_any_length_arrive_as_they_were_written(pair: Pair) -> None:
+    job_id = await pair.hub.client.submit(gpu_job())
+    reader = Reader(pair.hub, job_id)
+    (uid,) = await started(pair.lab)
+    written = (
+        bytes(range(256)) + b"\xff\xfe\x00\r\n" + b"x" * (3 * MAX_LINE_BYTES + 5) + b"\n\n\x80 no newline at the end"
+    )
+    for start in range(0, len(written), 10_000):
+        pair.lab.engine.write(uid, written[start : start + 10_000])
+    await reader.has(4)
+    pair.wire.cut()
+    pair.wire.mend()
+    pair.lab.engine.finish(uid)
+    await asyncio.wait_for(reader.task, 10)
+    assert b"".join(reader.lines) == written
+    assert max(len(line) for line in reader.lines) == MAX_LINE_BYTES
+
+
+async def test_nothing_is_read_ahead_of_a_reader_that_is_slow(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = await pair.lab.client.submit(gpu_job())
+    (uid,) = await started(pair.lab)
+    pair.lab.engine.write(uid, b"".join(b"line %06d\n" % number for number in range(10_000)))
+    pair.lab.engine.finish(uid)
+    await seen(pair.lab, job_id, SUCCEEDED)
+    lab, page_bytes = pair.lab.running, 1_000
+    runtime = Runtime(lab.db, SystemClock(), SystemEntropy(), JobSignals(), "lab", lab.meta.database_id)
+    backend = lab.backends["gpu"]
+    pages: list[LogPage] = []
+    read_log = backend.read_log
+
+    async def counted(attempt_uid: str, offset: int, max_bytes: int, tail_lines: int = 0) -> LogPage:
+        pages.append(await read_log(attempt_uid, offset, max_bytes, tail_lines))
+        return pages[-1]
+
+    monkeypatch.setattr(backend, "read_log", counted)
+    sent = 0
+
+    async def send(batch: LogBatch) -> None:
+        nonlocal sent
+        sent += 1
+        await seen(pair.lab, job_id)
+        assert len(pages) == sent
+
+    await LogReader(runtime, lab.backends, lab.federation, page_bytes).read(LogRequest(job_id), send)
+    assert sent >= 100
+
+
+async def test_of_a_job_that_the_peer_has_removed_the_parent_says_so(world: World) -> None:
+    pair = await world.pair(lab={"retention": {"jobs_days": 0.001, "interval_s": 0.02}})
+    job_id = await pair.hub.client.submit(gpu_job())
+    (uid,) = await started(pair.lab)
+    pair.lab.engine.write(uid, b"hello\n")
+    pair.lab.engine.finish(uid)
+    await seen(pair.hub, job_id, SUCCEEDED)
+    await pair.lab.execute("UPDATE jobs SET finished_ms = finished_ms - ?", 8 * DAY_MS)
+
+    async def removed() -> bool:
+        return not await pair.lab.rows("SELECT 1 FROM jobs")
+
+    await until(removed)
+    for follow in (False, True):
+        (batch,) = [batch async for batch in pair.hub.client.logs(job_id, follow=follow)]
+        assert batch.notice == "lab has removed this job after its time, and its output with it"
+    assert (await seen(pair.hub, job_id)).state == SUCCEEDED
+
+
+async def test_a_running_job_that_the_peer_does_not_know_has_no_output_and_the_parent_says_so(pair: Pair) -> None:
+    job_id = await pair.hub.client.submit(gpu_job())
+    await started(pair.lab)
+    await seen(pair.hub, job_id, RUNNING)
+    pair.wire.answer("ReadLogs", 404, "application/json", b'{"code": "not_found", "message": "no such job"}')
+    (batch,) = [batch async for batch in pair.hub.client.logs(job_id, follow=True)]
+    assert batch.notice == "lab does not know this job, so there is no output of it"
+
+
+async def test_however_often_the_way_is_cut_while_a_job_runs_its_last_line_arrives(pair: Pair) -> None:
+    job_id = await pair.hub.client.submit(gpu_job())
+    (uid,) = await started(pair.lab)
+    await seen(pair.hub, job_id, RUNNING)
+    reader = Reader(pair.hub, job_id)
+    cuts = RELAY_TRIES_AFTER_END + 1
+    for number in range(cuts):
+        pair.lab.engine.write(uid, b"line %d\n" % number)
+        await reader.has(number + 1)
+        pair.wire.cut()
+        pair.wire.mend()
+    asked = pair.wire.arrived.count("ReadLogs")
+
+    async def reads_again() -> bool:
+        return pair.wire.arrived.count("ReadLogs") > asked
+
+    await until(reads_again)
+    pair.wire.lose_requests("ReadLogs", 1)
+    pair.lab.engine.write(uid, b"the last\n")
+    pair.lab.engine.finish(uid)
+    await asyncio.wait_for(reader.task, 10)
+    assert reader.lines == [*(b"line %d\n" % number for number in range(cuts)), b"the last\n"]
+    assert reader.notices == ["lost the connection to lab; going on when it is back"] * cuts

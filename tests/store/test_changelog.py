@@ -262,18 +262,18 @@ def test_a_requester_reads_its_own_rows_in_order_and_no_more_than_asked_for(tx: 
 def test_a_cursor_is_current_while_its_row_stands_with_its_stamp(tx: Tx) -> None:
     cursor = newest_cursor(tx, "db-1")
     assert cursor_at(tx, cursor.seq) == cursor
-    assert is_current(tx, cursor, "db-1")
-    assert not is_current(tx, Cursor(cursor.seq, "another"), "db-1")
-    assert not is_current(tx, Cursor(cursor.seq + 1, cursor.stamp), "db-1")
+    assert is_current(tx, cursor, "hub", "db-1")
+    assert not is_current(tx, Cursor(cursor.seq, "another"), "hub", "db-1")
+    assert not is_current(tx, Cursor(cursor.seq + 1, cursor.stamp), "hub", "db-1")
     tx.execute("DELETE FROM federation_changelog WHERE seq = ?", (cursor.seq,))
-    assert not is_current(tx, cursor, "db-1")
+    assert not is_current(tx, cursor, "hub", "db-1")
 
 
 def test_the_place_before_the_first_row_is_current_until_that_row_is_gone(tx: Tx) -> None:
-    assert is_current(tx, Cursor(0, "db-1"), "db-1")
-    assert not is_current(tx, Cursor(0, "db-0"), "db-1")
+    assert is_current(tx, Cursor(0, "db-1"), "hub", "db-1")
+    assert not is_current(tx, Cursor(0, "db-0"), "hub", "db-1")
     tx.execute("DELETE FROM federation_changelog WHERE seq = 1")
-    assert not is_current(tx, Cursor(0, "db-1"), "db-1")
+    assert not is_current(tx, Cursor(0, "db-1"), "hub", "db-1")
 
 
 def test_every_row_has_a_stamp_of_its_own(tx: Tx) -> None:

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from iris_fed.decide import handoff
+from iris_fed.decide import handoff, mirror
 from iris_fed.decide.draft import Draft
 from iris_fed.decide.newjob import handed_to, new_job
-from iris_fed.model.federation import SentHandle
+from iris_fed.model.federation import Delta, SentHandle
+from iris_fed.model.jobs import JobReport
 from iris_fed.model.spec import JobSpec, Submission
 from iris_fed.model.states import JobState, PeerStatus, SentState
 
@@ -105,9 +106,22 @@ def test_a_refusal_after_an_unanswered_delivery_ends_nothing_before_the_fence_is
     assert "making sure that no earlier copy runs there" in draft.job.pending_reason
     delayed = unanswered(fencing, draft)
     assert not draft.ended
-    after = handoff.on_cancel_acked(delayed, draft, 3_000)
-    assert (after.state, after.cancel_acked) == (SentState.CLOSED, True)
+    heard = handoff.on_cancel_acked(delayed, draft, 3_000)
+    # Whether a copy had arrived, and how it ended, only the feed tells.
+    assert (heard.state, heard.cancel_acked, draft.ended) == (SentState.PENDING_HANDOFF, True, False)
+    fence = Delta(job_id=heard.remote_job_id, nonce=heard.nonce, tombstone=True)
+    after = mirror.follow(heard, draft, fence, 4_000)
+    assert after.state is SentState.CLOSED
     assert (draft.job.state, draft.job.error) == (JobState.FAILED, "lab refused it: the name is taken")
+
+
+def test_a_copy_that_ran_to_its_end_before_our_fence_counts_as_it_ended() -> None:
+    handle, draft = handed(sent=True, unanswered=True)
+    heard = handoff.on_cancel_acked(handoff.on_expired(handle, draft, 9_000), draft, 9_100)
+    report = JobReport(job_id=heard.remote_job_id, state=JobState.SUCCEEDED, exit_code=0, finished_ms=8_000)
+    after = mirror.follow(heard, draft, Delta(job_id=heard.remote_job_id, nonce=heard.nonce, report=report), 9_200)
+    assert after.state is SentState.CLOSED
+    assert (draft.job.state, draft.job.exit_code) == (JobState.SUCCEEDED, 0)
 
 
 def test_a_refused_job_that_its_user_cancelled_is_killed_not_failed() -> None:
@@ -139,7 +153,8 @@ def test_an_expired_handoff_that_left_is_fenced_first() -> None:
     fencing = handoff.on_expired(handle, draft, 9_000)
     assert (fencing.state, fencing.cancelled_ms, fencing.tries) == (SentState.PENDING_HANDOFF, 9_000, 0)
     assert not draft.ended
-    handoff.on_cancel_acked(fencing, draft, 9_500)
+    heard = handoff.on_cancel_acked(fencing, draft, 9_500)
+    mirror.follow(heard, draft, Delta(job_id=heard.remote_job_id, nonce=heard.nonce, tombstone=True), 9_600)
     assert (draft.job.state, draft.job.error) == (JobState.FAILED, "it could not be handed to lab in time")
 
 
