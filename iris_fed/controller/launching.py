@@ -8,7 +8,7 @@ from pathlib import Path
 from iris_fed.backends.base import Honours, LaunchRequest
 from iris_fed.model.ids import task_id
 from iris_fed.model.jobs import Attempt, Job
-from iris_fed.model.spec import JobSpec
+from iris_fed.model.spec import SECRET_FILE, JobSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ class TaskLink:
 def launch_request(job: Job, attempt: Attempt, link: TaskLink) -> LaunchRequest:
     """The user's environment, and over it what every task is told (wire contract, "A task's environment")."""
     name = task_id(job.job_id, attempt.task_index)
-    env = dict(job.spec.env) | dict(job.spec.secrets)
+    secrets = job.spec.secrets
+    files = {key.removeprefix(SECRET_FILE): text for key, text in secrets.items() if key.startswith(SECRET_FILE)}
+    env = dict(job.spec.env) | {key: text for key, text in secrets.items() if not key.startswith(SECRET_FILE)}
     env |= {
         "IRIS_JOB_ID": job.job_id,
         "IRIS_TASK_ID": f"{name}:{attempt.number}",
@@ -63,6 +65,7 @@ def launch_request(job: Job, attempt: Attempt, link: TaskLink) -> LaunchRequest:
         setup_timeout_ms=job.spec.setup_timeout_ms,
         files=job.spec.workdir_files,
         bundle=link.bundle(job.bundle_id) if job.bundle_id else None,
+        secret_files=files,
     )
 
 

@@ -2,11 +2,14 @@
 
 import asyncio
 
+from iris_fed.backends.base import BackendUnavailable, LaunchRequest
 from tests.federation.world import (
     KILLED,
     RUNNING,
     SUCCEEDED,
     Pair,
+    World,
+    cpu_job,
     gpu_job,
     in_contact,
     job_of,
@@ -136,3 +139,38 @@ async def _held(pair: Pair) -> bool:
 
 async def _killed(pair: Pair, uid: str) -> bool:
     return uid in pair.lab.engine.kills
+
+
+async def test_what_could_not_be_started_and_was_cancelled_meanwhile_is_never_started(world: World) -> None:
+    hub = await world.add("hub")
+    await hub.client.submit(cpu_job("first"))
+    await started(hub)
+    hub.engine.unavailable = True
+    job_id = await hub.client.submit(cpu_job())
+
+    async def committed() -> bool:
+        return len(await hub.rows("SELECT 1 FROM attempts")) == 2
+
+    await until(committed)
+    await hub.client.cancel(job_id)
+    hub.engine.unavailable = False
+    killed = await seen(hub, job_id, KILLED)
+    assert "cancelled by" in killed.error
+    assert len(hub.engine.launched) == 1
+
+
+async def test_a_launch_whose_answer_was_lost_is_ended_by_a_cancel(world: World) -> None:
+    hub = await world.add("hub")
+
+    def starts_but_does_not_say_so(request: LaunchRequest) -> None:
+        hub.engine.unavailable = True
+        raise BackendUnavailable("the answer was lost")
+
+    hub.engine.auto = starts_but_does_not_say_so
+    job_id = await hub.client.submit(cpu_job())
+    (uid,) = await started(hub)
+    await hub.client.cancel(job_id)
+    hub.engine.unavailable = False
+    await seen(hub, job_id, KILLED)
+    assert hub.engine.kills == [uid]
+    assert len(hub.engine.launched) == 1
