@@ -39,7 +39,8 @@ class AttemptDriver:
         self._tried: set[str] = set()
         self._doomed: set[str] = set()
         self._killing: set[str] = set()
-        self._tries = 0
+        self._start_tries = 0
+        self._kill_tries = 0
         self.group: TaskGroup | None = None
 
     @property
@@ -99,10 +100,12 @@ class AttemptDriver:
                 await backend.kill(uid)
         except Exception as error:
             log.warning("attempt.not_killed", attempt=uid, exc_info=error)
-            await anyio.sleep(RETRY_MAX_MS / 1000)
+            self._kill_tries += 1
+            await anyio.sleep(self._pause_s(self._kill_tries))
             self._killing.discard(uid)
             self._wake()
             return
+        self._kill_tries = 0
         if uid in self._waiting and uid not in self._starting:
             # A try to start it had failed, perhaps only in its answer: now it certainly does not run.
             self._tried.discard(uid)
@@ -123,7 +126,7 @@ class AttemptDriver:
             self._resting.add(uid)
             self._calls.start_soon(self._rest, uid)
         else:
-            self._tries = 0
+            self._start_tries = 0
             self._waiting.pop(uid, None)
             self._tried.discard(uid)
         finally:
@@ -134,10 +137,13 @@ class AttemptDriver:
                 self._wake()
 
     async def _rest(self, uid: str) -> None:
-        self._tries += 1
-        await anyio.sleep(backoff_ms(self._tries, RETRY_BASE_MS, RETRY_MAX_MS, self._entropy.jitter()) / 1000)
+        self._start_tries += 1
+        await anyio.sleep(self._pause_s(self._start_tries))
         self._resting.discard(uid)
         self._wake()
+
+    def _pause_s(self, tries: int) -> float:
+        return backoff_ms(tries, RETRY_BASE_MS, RETRY_MAX_MS, self._entropy.jitter()) / 1000
 
     async def _acquaint(self) -> None:
         """Tell members of a gang where to find each other, all at once and only once."""

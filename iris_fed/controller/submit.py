@@ -88,7 +88,6 @@ class Submitter:
         host it) or Aborted (its former incarnation is still stopping).
         """
         name = self._resolve_name(caller, submission.name)
-        _refuse_unbuilt(submission)
         if submission.band is not None:
             check_band(submission.band, caller.principal, is_admin=caller.role is Role.ADMIN, users=self._band_users)
         submission = await self._keep_bundle(submission)
@@ -240,14 +239,3 @@ def _open_parent(tx: Tx, parent_id: str) -> Job:
 def _taken(old: Job) -> IrisFedError:
     state = "unfinished" if old.state not in TERMINAL_JOB_STATES else JobState(old.state).value
     return AlreadyExists(f"{old.job_id} exists already ({state}); choose another name, or --if-exists keep or recreate")
-
-
-def _refuse_unbuilt(submission: Submission) -> None:
-    """What this version cannot do yet is refused by name wherever the job would run."""
-    spec = submission.spec
-    asked = {
-        "entrypoint.workdir_file_refs": spec.workdir_file_refs,
-    }
-    for field, value in asked.items():
-        if value:
-            raise InvalidArgument("not supported by this version; leave it out", field)

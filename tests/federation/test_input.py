@@ -146,6 +146,26 @@ async def test_a_request_without_a_credential_is_denied_before_its_body_is_read(
     refused(await post(hub, "LaunchJob", b"{", token="nothing"), "unauthenticated", "token")
 
 
+REFERENCES = {"entrypoint": RUN | {"workdirFileRefs": {"data.csv": "gs://bucket/data.csv"}}}
+
+
+@pytest.mark.parametrize("way", ["here", "pinned to the peer", "as a handoff"])
+async def test_references_to_files_are_refused_wherever_they_come_in_and_what_to_send_instead_is_said(
+    pair: Pair, way: str
+) -> None:
+    match way:
+        case "here":
+            answer = await post(pair.hub, "LaunchJob", JOB | REFERENCES)
+        case "pinned to the peer":
+            pin = {"key": "cluster", "value": {"stringValue": "lab"}}
+            answer = await post(pair.hub, "LaunchJob", JOB | REFERENCES | {"constraints": [pin]})
+        case _:
+            answer = await post(pair.lab, "LaunchJob", HANDED | REFERENCES, token=pair.hub.token_for("lab"))
+    refused(answer, "invalid_argument", "entrypoint.workdir_file_refs")
+    refused(answer, "invalid_argument", "send the contents in entrypoint.workdir_files, or a workspace")
+    assert await pair.hub.rows("SELECT 1 FROM jobs") == await pair.lab.rows("SELECT 1 FROM jobs") == []
+
+
 def handed(**fields: Any) -> dict[str, Any]:
     return HANDED | {"federation": GOOD_HANDOFF | fields}
 
