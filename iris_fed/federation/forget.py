@@ -2,11 +2,11 @@
 
 from iris_fed.decide import handoff
 from iris_fed.federation.apart import apply_apart
-from iris_fed.federation.mirror_children import end_children
+from iris_fed.federation.mirror_children import end_children, end_left_behind
 from iris_fed.model.federation import SentHandle
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
-from iris_fed.store.handles import open_sent_page, update_sent
+from iris_fed.store.handles import left_behind, open_sent_page, update_sent
 from iris_fed.store.jobs import job_by_id, load_draft
 from iris_fed.store.runtime import Runtime
 from iris_fed.telemetry import get_logger
@@ -25,6 +25,7 @@ async def forget_peer(runtime: Runtime, peer: str, who: str) -> int:
         page, changed = await runtime.db.write(lambda tx: _forget_page(tx, peer, after_id, who, now_ms))  # noqa: B023
         runtime.signals.publish(changed)
         if not page:
+            runtime.signals.publish(await runtime.db.write(lambda tx: _forget_children(tx, peer, now_ms)))  # noqa: B023
             log.info("peer.forgotten", peer=peer, jobs=count, by=who)
             return count
         count, after_id = count + len(page), page[-1]
@@ -36,6 +37,11 @@ def _forget_page(tx: Tx, peer: str, after_id: int, who: str, now_ms: int) -> tup
     for _, handle in page:
         changed |= apply_apart(tx, handle, lambda h=handle: _forget_one(tx, h, who, now_ms)) or set()  # type: ignore[misc]
     return [row for row, _ in page], changed
+
+
+def _forget_children(tx: Tx, peer: str, now_ms: int) -> set[int]:
+    """Whose root had ended before."""
+    return {uid for child, _ in left_behind(tx, peer, now_ms) for uid in end_left_behind(tx, child, now_ms)}
 
 
 def _forget_one(tx: Tx, handle: SentHandle, who: str, now_ms: int) -> set[int]:

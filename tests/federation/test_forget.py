@@ -2,8 +2,11 @@
 
 import pytest
 
+from iris_fed.client import Client
 from iris_fed.errors import NotFound
+from iris_fed.rpc.gen.job import job_pb2
 from tests.federation.world import (
+    KILLED,
     RUNNING,
     SUCCEEDED,
     WORKER_FAILED,
@@ -49,6 +52,23 @@ async def test_a_peer_that_comes_back_nevertheless_takes_it_back(pair: Pair) -> 
     await seen(pair.hub, running, SUCCEEDED)
     assert (await job_of(pair.hub, waiting)).state == WORKER_FAILED
     assert len(pair.lab.engine.launched) == 1
+
+
+async def test_children_that_outlived_their_root_end_with_it(pair: Pair) -> None:
+    job_id = await pair.hub.client.submit(gpu_job())
+    (uid,) = await started(pair.lab)
+    token = pair.lab.engine.launched[0].env["IRIS_TASK_TOKEN"]
+    await Client(pair.lab.url, token=token, transport=pair.lab.transport()).submit(gpu_job("below"))
+    await seen(pair.hub, f"{job_id}/below", RUNNING)
+    pair.lab.engine.holds_kills = True
+    pair.lab.engine.finish(uid)
+    await seen(pair.hub, job_id, SUCCEEDED)
+    assert (await job_of(pair.hub, f"{job_id}/below")).state == RUNNING
+    pair.wire.cut()
+    await pair.hub.client.forget_peer("lab")
+    child = await seen(pair.hub, f"{job_id}/below", KILLED)
+    assert child.error == f"its parent {job_id} ended SUCCEEDED"
+    assert [attempt.state for task in child.tasks for attempt in task.attempts] == [job_pb2.TASK_STATE_KILLED]
 
 
 async def test_jobs_at_a_peer_that_is_not_declared_any_more_can_be_given_up_too(pair: Pair) -> None:
