@@ -42,7 +42,12 @@ class Settings(BaseSettings):
     )
     listen: ListenSettings = Field(default=ListenSettings(), description="Where the controller is reached.")
     shutdown_grace_s: Annotated[Seconds, Field(le=600)] = Field(
-        default=10.0, description="Requests under way may take this long after a stop, in seconds."
+        default=10.0, description="A stopping controller is gone after this long, in seconds."
+    )
+    stuck_after_s: Seconds = Field(
+        default=30.0,
+        description="A background loop that is this much later than it said is restarted, and `/readyz` says so; "
+        "in seconds.",
     )
     log: LogSettings = Field(default=LogSettings(), description="The controller's own log.")
     limits: LimitSettings = Field(default=LimitSettings(), description="Bounds of what a request may hold.")

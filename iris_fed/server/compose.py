@@ -30,6 +30,7 @@ from iris_fed.controller.loop import ControlLoop
 from iris_fed.controller.prune import Pruner
 from iris_fed.controller.query import Queries
 from iris_fed.controller.reach import Reach
+from iris_fed.controller.readiness import Readiness
 from iris_fed.controller.story import Story
 from iris_fed.controller.submit import Submitter
 from iris_fed.decide.admission import Trust
@@ -48,14 +49,14 @@ from iris_fed.rpc.gate import Gate
 from iris_fed.rpc.peer_client import ConnectPeer
 from iris_fed.rpc.services import build_services
 from iris_fed.signals import JobSignals
-from iris_fed.store.bundles import BundleStore
+from iris_fed.store.bundles import BUNDLES_FOLDER, BundleStore
 from iris_fed.store.db import Database
 from iris_fed.store.jobs import job_of_live_attempt
 from iris_fed.store.lock import StateLock, prepare_state_dir
 from iris_fed.store.meta import ClusterMeta
 from iris_fed.store.opening import DATABASE_NAME, open_database
 from iris_fed.store.runtime import Runtime
-from iris_fed.supervise import supervise
+from iris_fed.supervise import Loops
 from iris_fed.web.app import build_app
 
 PeerConnector = Callable[[PeerSettings, Callable[[], str]], PeerClient]
@@ -100,11 +101,13 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         path, name = settings.state_dir / DATABASE_NAME, settings.cluster.name
         db, meta = await open_database(path, name, parts.entropy.token(), parts.clock, inline=parts.inline_database)
         stack.push_async_callback(db.close)
-        runtime = Runtime(db, parts.clock, parts.entropy, JobSignals(), name, meta.database_id)
+        loops = Loops(settings.stuck_after_s)
+        runtime = Runtime(db, parts.clock, parts.entropy, JobSignals(), name, meta.database_id, loops)
         backends = _build_backends(settings, parts)
         owner = Owner(name, meta.database_id, meta.ancestor_ids)
         tokens = TaskTokens(ensure_task_key(settings.state_dir))
-        bundles = BundleStore(settings.state_dir / "bundles", settings.limits.bundle_bytes)
+        bundles = BundleStore(settings.state_dir / BUNDLES_FOLDER, settings.limits.bundle_bytes)
+        await bundles.repair(db, parts.clock.now_ms())
         link = TaskLink(url, tokens.mint, bundles.path)
         disk = DiskGuard(settings.state_dir, settings.retention.min_free)
         loop = ControlLoop(runtime, backends, owner, link, settings.scheduling, disk)
@@ -130,9 +133,9 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
         group.start_soon(loop.run)
-        group.start_soon(supervise, "pruner", pruner.run)
+        group.start_soon(loops.supervise, "pruner", pruner.run)
         group.start_soon(federation.run)
-        asgi = build_app(services, lambda: _writable(db))
+        asgi = build_app(services, Readiness(runtime, loop.notes).report)
         yield Controller(asgi, admin_token, db, federation, feed, loop, backends, meta)
         feed.stop()
 
@@ -261,11 +264,3 @@ def _job_of_task(db: Database) -> Callable[[str], Awaitable[TaskOwner | None]]:
         return None if job is None else TaskOwner(job.job_id, job.user, job.submitting_user)
 
     return look_up
-
-
-async def _writable(db: Database) -> bool:
-    try:
-        await db.write(lambda tx: tx.execute("SELECT 1").fetchone())
-    except Exception:
-        return False
-    return True

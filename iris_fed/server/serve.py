@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import faulthandler
 import os
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import uvicorn
 import uvloop
@@ -22,6 +24,8 @@ URL_FILE = "controller.url"
 KEEP_ALIVE_S = 120
 """Above the idle time of our clients' pools (60 s), so that no call meets a connection being closed."""
 BACKLOG = 512
+REQUESTS_SHARE = 0.7
+"""Of the grace of a shutdown."""
 
 log = get_logger(__name__)
 
@@ -35,8 +39,13 @@ def run(settings: Settings, *, exit_on_stdin_eof: bool = False) -> int:
     os.umask(0o077)
     configure_logging(settings.log.level, settings.log.format)
     listener = _bind(settings)
+    stop = _Stop(settings.shutdown_grace_s)
     with contextlib.closing(listener), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, listener, exit_on_stdin_eof))
+        try:
+            runner.run(_serve(settings, listener, stop, exit_on_stdin_eof))
+        except asyncio.CancelledError:
+            if not stop.asked:
+                raise
     return 0
 
 
@@ -47,8 +56,50 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(settings: Settings, listener: socket.socket, exit_on_stdin_eof: bool) -> None:
+class _Stop:
+    """What ends the process when it is asked to. It is gone after `grace_s` seconds, whatever hangs."""
+
+    def __init__(self, grace_s: float) -> None:
+        self._grace_s = grace_s
+        self._starting: asyncio.Task[None] | None = None
+        self._end: Callable[[], None] | None = None
+        self._server: _Server | None = None
+        self.asked = False
+
+    @property
+    def requests_s(self) -> int:
+        """Requests under way may take this long; the rest of the grace is for closing the database."""
+        return max(1, int(self._grace_s * REQUESTS_SHARE))
+
+    def starting(self, task: "asyncio.Task[None] | None") -> None:
+        """A stop cancels `task` from now on, until `serving` is said."""
+        self._starting = task
+
+    def serving(self, server: "_Server", end: Callable[[], None]) -> None:
+        """A stop calls `end` and lets the server finish from now on."""
+        self._server, self._end = server, end
+
+    def __call__(self, reason: str) -> None:
+        log.info("controller.stopping", reason=reason)
+        if not self.asked:
+            # A thread of its own, so that even a blocked event loop does not keep the process. It shows what hung,
+            # and what is cut off is repaired at the next start, as after a crash.
+            faulthandler.dump_traceback_later(max(self._grace_s, self.requests_s + 1.0), exit=True)
+        elif self._server is not None:
+            self._server.force_exit = True
+        if self._server is not None and self._end is not None:
+            self._end()
+            self._server.should_exit = True
+        elif not self.asked and self._starting is not None:
+            self._starting.cancel()
+        self.asked = True
+
+
+async def _serve(settings: Settings, listener: socket.socket, stop: _Stop, exit_on_stdin_eof: bool) -> None:
     url = _url(settings, listener)
+    stop.starting(asyncio.current_task())
+    _stop_on_signals(stop, exit_on_stdin_eof)
+    log.debug("controller.starting", cluster=settings.cluster.name)
     async with running_controller(settings, url) as controller:
         streams = Streams(controller.asgi)
         server = _Server(
@@ -62,15 +113,21 @@ async def _serve(settings: Settings, listener: socket.socket, exit_on_stdin_eof:
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=max(1, int(settings.shutdown_grace_s)),
+                timeout_graceful_shutdown=stop.requests_s,
                 backlog=BACKLOG,
             )
         )
-        _stop_on_signals(server, controller, streams, exit_on_stdin_eof)
+        stop.serving(server, partial(_end_what_is_held, controller, streams))
         _write_url(settings, url)
         log.info("controller.serving", cluster=settings.cluster.name, url=url, database=controller.meta.database_id)
         await server.serve(sockets=[listener])
     log.info("controller.stopped", cluster=settings.cluster.name)
+
+
+def _end_what_is_held(controller: Controller, streams: Streams) -> None:
+    """Long polls and streams end first: a graceful shutdown waits for what is under way."""
+    controller.feed.stop()
+    streams.stop()
 
 
 def _bind(settings: Settings) -> socket.socket:
@@ -102,16 +159,8 @@ def _write_url(settings: Settings, url: str) -> None:
     os.replace(draft, settings.state_dir / URL_FILE)
 
 
-def _stop_on_signals(server: _Server, controller: Controller, streams: Streams, exit_on_stdin_eof: bool) -> None:
+def _stop_on_signals(stop: _Stop, exit_on_stdin_eof: bool) -> None:
     loop = asyncio.get_running_loop()
-
-    def stop(reason: str) -> None:
-        log.info("controller.stopping", reason=reason)
-        # Long polls and streams end first: a graceful shutdown waits for what is under way.
-        controller.feed.stop()
-        streams.stop()
-        server.should_exit = True
-
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
     if exit_on_stdin_eof:

@@ -20,8 +20,10 @@ import anyio
 
 from iris_fed.errors import InvalidArgument, ResourceExhausted
 from iris_fed.model.files import split_path
-from iris_fed.store.db import Tx
+from iris_fed.store.db import Database, Tx
 
+BUNDLES_FOLDER = "bundles"
+"""Below the state directory."""
 MAX_MEMBERS = 100_000
 MAX_UNPACKED_BYTES = 1024**3
 MAX_NAME_BYTES = 255
@@ -40,6 +42,18 @@ class BundleStore:
         self._folder = folder
         self._max_bytes = max_bytes
         self._put_at: dict[str, float] = {}
+
+    async def repair(self, db: Database, now_ms: int) -> None:
+        """Clear up what a crash or a restore left, before anything is put here: half-written files go
+        now, and bundles that the database has not heard of in their time."""
+        here = []
+        for path in self._folder.glob("*"):
+            if path.name.startswith("."):
+                path.unlink(missing_ok=True)
+            elif _ID.fullmatch(path.name):
+                here.append((path.name, path.stat().st_size))
+        if here:
+            await db.write(lambda tx: _note_unheard(tx, here, now_ms))
 
     async def put(self, data: bytes) -> str:
         """Returns its id. Raises InvalidArgument for what is no safe archive or too large,
@@ -84,7 +98,7 @@ class BundleStore:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(draft, target)
-            _sync_folder(self._folder)
+            sync_folder(self._folder)
         except OSError as error:
             draft.unlink(missing_ok=True)
             raise ResourceExhausted(f"the bundle cannot be stored ({error.strerror}); nothing was changed") from error
@@ -160,6 +174,13 @@ def note_use(tx: Tx, bundle_id: str, size: int, now_ms: int) -> None:
     )
 
 
+def _note_unheard(tx: Tx, here: Sequence[tuple[str, int]], now_ms: int) -> None:
+    tx.executemany(
+        "INSERT INTO bundles (bundle_id, size, used_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        [(bundle_id, size, now_ms) for bundle_id, size in here],
+    )
+
+
 def take_unused(tx: Tx, before_ms: int, keep: frozenset[str], limit: int) -> list[str]:
     """Forget bundles that no job names and that were last used before then, but for those to `keep`;
     returns their ids."""
@@ -172,7 +193,8 @@ def take_unused(tx: Tx, before_ms: int, keep: frozenset[str], limit: int) -> lis
     return [row["bundle_id"] for row in rows.fetchall()]
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make durable which names the folder holds."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

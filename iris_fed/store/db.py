@@ -109,7 +109,7 @@ class Database:
 
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the database file and empty it, unless a reader is in the way."""
-        await self.alone(lambda tx: tx.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        await self.alone(_checkpoint)
 
     async def close(self) -> None:
         """Finish what is queued, then close. Safe to call twice; it goes on when its caller is cancelled."""
@@ -144,7 +144,7 @@ class Database:
                 outcomes, notes = await self._writer.run(lambda tx: self._run_batch(tx, closures))  # noqa: B023
             except Exception as error:
                 log.error("database.writer_failed", exc_info=error)
-                outcomes, notes = [error] * len(batch), frozenset()
+                outcomes, notes = [_Failed(error)] * len(batch), frozenset()
             for (_, future), outcome in zip(batch, outcomes, strict=True):
                 _settle(future, outcome)
             if notes:
@@ -201,6 +201,16 @@ def _commit_alone(tx: Tx, closure: Closure[object]) -> object:
         return _Failed(error)
 
 
+def _checkpoint(tx: Tx) -> None:
+    """Without waiting for a reader (a backup may read for long): all writes would wait with it."""
+    (patience_ms,) = tx.execute("PRAGMA busy_timeout").fetchone()
+    tx.execute("PRAGMA busy_timeout=0")
+    try:
+        tx.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        tx.execute(f"PRAGMA busy_timeout={patience_ms}")
+
+
 def _in_snapshot(tx: Tx, closure: Closure[T]) -> T:
     tx.execute("BEGIN")
     try:
@@ -216,8 +226,6 @@ def _settle(future: "asyncio.Future[object]", outcome: object) -> None:
         return
     if isinstance(outcome, _Failed):
         future.set_exception(_translate(outcome.error))
-    elif isinstance(outcome, BaseException):
-        future.set_exception(_translate(outcome))
     else:
         future.set_result(outcome)
 

@@ -94,8 +94,9 @@ def is_news_overdue(tx: Tx, peer: str, before_ms: int) -> bool:
     acknowledged has not ended."""
     row = tx.execute(
         "SELECT 1 FROM federated_jobs f JOIN jobs j ON j.job_id = f.job_id AND j.nonce = f.nonce"
-        " WHERE f.direction = 'SENT' AND f.state = 'HANDED_OFF' AND f.counterpart = ? AND f.missing_since_ms IS NULL"
-        " AND (j.peer_status = 'ASSIGNED' AND f.acked_ms < ? OR f.cancel_acked = 1 AND f.cancelled_ms < ?) LIMIT 1",
+        " WHERE f.direction = 'SENT' AND f.state <> 'CLOSED' AND f.counterpart = ? AND f.missing_since_ms IS NULL"
+        " AND (f.state = 'HANDED_OFF' AND j.peer_status = 'ASSIGNED' AND f.acked_ms < ?"
+        " OR f.cancel_acked = 1 AND f.cancelled_ms < ?) LIMIT 1",
         (peer, before_ms, before_ms),
     ).fetchone()
     return row is not None

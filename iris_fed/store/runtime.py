@@ -1,15 +1,17 @@
 """What every use case works with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from iris_fed.clock import Clock, Entropy
 from iris_fed.signals import JobSignals
 from iris_fed.store.db import Database
+from iris_fed.supervise import Loops
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """`cluster` and `database_id` name this controller and this life of its database."""
+    """`cluster` and `database_id` name this controller and this life of its database; `loops` runs what goes on
+    in the background."""
 
     db: Database
     clock: Clock
@@ -17,3 +19,4 @@ class Runtime:
     signals: JobSignals
     cluster: str
     database_id: str
+    loops: Loops = field(default_factory=Loops)

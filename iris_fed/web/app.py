@@ -1,27 +1,39 @@
 """The ASGI application: RPC services, and the routes beside them."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import asdict
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
+from iris_fed.controller.readiness import Report
 from iris_fed.web.hosts import HostGuard
 
-Probe = Callable[[], Awaitable[bool]]
+Probe = Callable[[], Awaitable[Report]]
 
 
 def build_app(services: Iterable[tuple[str, ASGIApp]], ready: Probe) -> ASGIApp:
-    """`services`: path of each RPC service and its application. `ready` is asked at `/readyz`."""
+    """`services`: path of each RPC service and its application. `ready` is asked at `/readyz`, which
+    answers 200 or 503, one line a problem and a note; as JSON to who accepts only that."""
 
-    async def healthz(_: Request) -> PlainTextResponse:
+    async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok\n")
 
-    async def readyz(_: Request) -> PlainTextResponse:
-        return PlainTextResponse("ok\n") if await ready() else PlainTextResponse("not ready\n", status_code=503)
+    async def readyz(request: Request) -> Response:
+        report = await ready()
+        status = 503 if report.problems else 200
+        if request.headers.get("accept", "").startswith("application/json"):
+            return JSONResponse({"ready": not report.problems, **asdict(report)}, status)
+        return PlainTextResponse(_lines(report), status)
 
     routes: list[Route | Mount] = [Route("/healthz", healthz), Route("/readyz", readyz)]
     routes += [Mount(path, app=app) for path, app in services]
     return HostGuard(Starlette(routes=routes))
+
+
+def _lines(report: Report) -> str:
+    head = "not ready" if report.problems else "ok"
+    return "\n".join([head, *report.problems, *(f"note: {note}" for note in report.notes)]) + "\n"

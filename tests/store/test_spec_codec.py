@@ -42,7 +42,6 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "setup_commands": TEXTS,
     "setup_scripts": TEXTS,
     "workdir_files": st.dictionaries(TEXT, st.binary(max_size=20), max_size=3),
-    "workdir_file_refs": NAMES,
     "bundle_id": TEXT,
     "coscheduling_group_by": st.none() | TEXT,
     "preemption_policy": st.integers(0, 2),

@@ -4,6 +4,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from iris_fed.controller.readiness import Report
 from iris_fed.web.app import build_app
 from iris_fed.web.hosts import refuse_headers, refuse_unreadable
 
@@ -68,8 +69,8 @@ async def test_the_guard_stands_before_every_route() -> None:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
 
-    async def ready() -> bool:
-        return not asked
+    async def ready() -> Report:
+        return Report(("it was asked",) if asked else (), (), ())
 
     app = build_app([("/iris.cluster.ControllerService", service)], ready)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:

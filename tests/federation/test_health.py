@@ -1,0 +1,104 @@
+"""Whether a controller tells its watchers that it is well, and helps itself where it is not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from structlog.testing import capture_logs
+
+from iris_fed.backends.base import Backend, Recovery
+from iris_fed.backends.scripted import ScriptedBackend
+from iris_fed.clock import SystemClock
+from iris_fed.config import Settings
+from iris_fed.config.sections import LocalBackendSettings
+from iris_fed.server.compose import Controller, Parts, running_controller
+from tests.federation.world import Pair, World, in_contact, until
+
+STUCK_AFTER_S = 0.2
+
+
+async def ask(controller: Controller, path: str = "/readyz", accept: str = "*/*") -> httpx.Response:
+    app = httpx.ASGITransport(app=controller.asgi)
+    async with httpx.AsyncClient(transport=app, base_url="http://127.0.0.1") as client:
+        return await client.get(path, headers={"accept": accept})
+
+
+class Hanging(ScriptedBackend):
+    """Does not answer the first `recover` until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock())
+        self.asked = 0
+
+    async def recover(self, live: Collection[str]) -> Recovery:
+        self.asked += 1
+        if self.asked == 1:
+            await asyncio.get_running_loop().create_future()
+        return await super().recover(live)
+
+
+@asynccontextmanager
+async def controller_of(directory: Path, backend: Backend) -> AsyncIterator[Controller]:
+    settings = Settings(
+        cluster={"name": "lab"},
+        state_dir=directory / "state",
+        backends=[LocalBackendSettings(id="local")],
+        stuck_after_s=STUCK_AFTER_S,
+    )
+    async with running_controller(settings, "http://127.0.0.1:1", Parts(make_backend=lambda _: backend)) as controller:
+        yield controller
+
+
+async def test_a_controller_that_is_well_says_so_in_either_form(pair: Pair) -> None:
+    for cluster in (pair.hub, pair.lab):
+        answer = await ask(cluster.running)
+        assert (answer.status_code, answer.text) == (200, "ok\n")
+    told: dict[str, Any] = (await ask(pair.hub.running, accept="application/json")).json()
+    assert (told["ready"], told["problems"], told["notes"]) == (True, [], [])
+    assert [loop["name"] for loop in told["loops"]] == [
+        "control", "heartbeat lab", "observe cpu", "outbox lab", "pruner", "sync lab",
+    ]  # fmt: skip
+    assert all(loop["restarts"] == 0 for loop in told["loops"])
+
+
+async def test_a_peer_that_is_away_makes_no_controller_unready(pair: Pair) -> None:
+    pair.wire.cut()
+    await in_contact(pair.hub, reachable=False)
+    assert (await ask(pair.hub.running)).status_code == 200
+
+
+async def test_a_backend_that_never_answers_turns_readiness_red_until_it_was_asked_again(tmp_path: Path) -> None:
+    backend = Hanging()
+    with capture_logs() as events:
+        async with controller_of(tmp_path, backend) as controller:
+
+            async def red() -> httpx.Response | None:
+                answer = await ask(controller)
+                return answer if answer.status_code == 503 else None
+
+            answer = await until(red)
+            assert answer is not None
+            assert answer.text.startswith("not ready\nloop control is stuck; its last progress was ")
+            assert (await ask(controller, "/healthz")).status_code == 200
+
+            async def green() -> bool:
+                return (await ask(controller)).status_code == 200
+
+            await until(green)
+            told = (await ask(controller, accept="application/json")).json()
+    assert backend.asked == 2
+    assert {loop["name"]: loop["restarts"] for loop in told["loops"]}["control"] == 1
+    assert [event["loop"] for event in events if event["event"] == "loop.stuck"] == ["control"]
+
+
+async def test_a_database_that_takes_no_write_turns_readiness_red(world: World) -> None:
+    lab = await world.add("lab", h100=8)
+    world.expected_errors |= {"loop.crashed"}
+    await lab.running.db.close()
+    answer = await ask(lab.running)
+    assert answer.status_code == 503
+    assert "the database cannot be written" in answer.text
+    assert (await ask(lab.running, "/healthz")).text == "ok\n"
