@@ -1,0 +1,42 @@
+"""Once all is quiet: a job handed off must be seen to end at once, since nothing may wait for a poll (promise 3)."""
+
+import asyncio
+from collections.abc import Mapping
+
+from iris_fed.backends.base import AttemptEnd, EndKind, LaunchRequest
+from iris_fed.client import command_job
+from iris_fed.client.request import equals
+from tests.simulation.cluster import HEARTBEAT_S, Cluster
+from tests.simulation.users import Users
+from tests.simulation.world import Violation
+
+WITHIN_S = 1.0
+"""A dozen messages on a network that is well."""
+
+
+async def probe(clusters: Mapping[str, Cluster], users: Users) -> None:
+    """Raises Violation."""
+    # A peer that was away is known to be back when a heartbeat has come through.
+    await asyncio.sleep(HEARTBEAT_S + WITHIN_S)
+    for cluster in clusters.values():
+        cluster.engine.auto = _ends_at_once
+    for cluster in clusters.values():
+        for peer in cluster.plan.peers:
+            await _probe(cluster, peer, users)
+
+
+async def _probe(cluster: Cluster, peer: str, users: Users) -> None:
+    request = command_job(["true"], name=f"/alice/probe-{peer}", cpu_millicores=100)
+    request.constraints.append(equals("cluster", peer))
+    await users.launch(cluster, request)
+    await asyncio.sleep(WITHIN_S)
+    assert cluster.life is not None
+    assert cluster.life.observer is not None
+    rows = cluster.life.observer.rows("SELECT state, pending_reason FROM jobs WHERE job_id = ?", request.name)
+    shown = [tuple(row) for row in rows]
+    if shown != [("SUCCEEDED", "")]:
+        raise Violation(f"{cluster.name}: a job that ended at once on {peer} is, {WITHIN_S} s later, {shown}")
+
+
+def _ends_at_once(request: LaunchRequest) -> AttemptEnd:
+    return AttemptEnd(EndKind.EXITED, 0)
