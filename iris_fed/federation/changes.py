@@ -7,7 +7,7 @@ what. Cursors are opaque to the parent: `<seq>.<stamp>`, and within a full set
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -19,7 +19,15 @@ from iris_fed.model.federation import ReceivedHandle, ServedChanges, ServedDelta
 from iris_fed.model.jobs import Job, JobReport
 from iris_fed.model.limits import MAX_LONG_POLL_MS
 from iris_fed.model.states import TERMINAL_JOB_STATES, JobState, ReceivedState
-from iris_fed.store.changelog import Cursor, changes_after, cursor_at, is_current, newest_cursor, parse_cursor
+from iris_fed.store.changelog import (
+    Cursor,
+    changes_after,
+    cursor_at,
+    is_current,
+    newest_cursor,
+    newest_seq_of,
+    parse_cursor,
+)
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import received_by_nonce, received_page
 from iris_fed.store.jobs import job_by_id
@@ -146,6 +154,8 @@ def _changes(tx: Tx, request: SyncRequest, database_id: str, cursor: Cursor) -> 
             tasks.add(change.task_index)
         last = change.seq
     # A job before what is below it, whichever changed first.
+    for key in _ancestors_to_come(tx, request.requester, folded.keys(), last):
+        folded.setdefault(key, set())
     told = sorted(folded.items(), key=lambda item: item[0][1].count("/"))
     deltas = [_present(tx, request, nonce, job_id, tasks) for (nonce, job_id), tasks in told]
     return ServedChanges(
@@ -157,6 +167,19 @@ def _changes(tx: Tx, request: SyncRequest, database_id: str, cursor: Cursor) -> 
     )
 
 
+def _ancestors_to_come(tx: Tx, requester: str, told: Iterable[tuple[str, str]], last: int) -> set[tuple[str, str]]:
+    """What is above the jobs told and has its own news only behind this page: no child comes without it."""
+    above = {(nonce, parent) for nonce, job_id in told for parent in _ids_above(job_id)}
+    return {(nonce, job_id) for nonce, job_id in above if newest_seq_of(tx, requester, nonce, job_id) > last}
+
+
+def _ids_above(job_id: str) -> Iterator[str]:
+    parts = job_id.split("/")
+    # '/user/root' has none.
+    for count in range(3, len(parts)):
+        yield "/".join(parts[:count])
+
+
 def _full_set_page(tx: Tx, request: SyncRequest, database_id: str, place: _Place, *, stale: bool) -> ServedChanges:
     limit = min(request.max_deltas, MAX_PAGE) if request.max_deltas else MAX_ALL_AT_ONCE
     begun = place.full_set_uid is not None
@@ -165,13 +188,13 @@ def _full_set_page(tx: Tx, request: SyncRequest, database_id: str, place: _Place
     tasks, last, full = 0, "", False
     for row, handle in rows[:limit]:
         since = place.full_set_uid if row == place.full_set_row else None
-        for at, delta in _tree(tx, request, handle, since or 0, limit + 1):
+        for at, delta in _tree(tx, request, handle, since, limit + 1):
             full = len(deltas) >= limit or (request.max_deltas > 0 and tasks >= MAX_PAGE_TASKS)
             if full:
                 break
             deltas.append(delta)
             tasks += len(delta.tasks)
-            last = f"{row}.{at}" if at else f"{row}"
+            last = f"{row}.{at}"
         if full:
             break
         last = f"{row}"
@@ -186,17 +209,18 @@ def _full_set_page(tx: Tx, request: SyncRequest, database_id: str, place: _Place
 
 
 def _tree(
-    tx: Tx, request: SyncRequest, handle: ReceivedHandle, since_uid: int, limit: int
+    tx: Tx, request: SyncRequest, handle: ReceivedHandle, since_uid: int | None, limit: int
 ) -> Iterator[tuple[int, ServedDelta]]:
-    """A handle's job with what is below it, each with its uid: the root last (as 0), since its end closes
-    the parent's handle."""
+    """A handle's job with what is below it, each with its uid: the root first (as 0), so that no child comes
+    without it. `since_uid` None = from the root on."""
+    if since_uid is None:
+        delta = _present(tx, request, handle.nonce, handle.job_id, None)
+        if delta is not None:
+            yield 0, delta
     root = job_by_id(tx, handle.job_id)
     if root is not None and root.nonce == handle.nonce:
-        for job in tree_below(tx, root.uid, since_uid, limit):
+        for job in tree_below(tx, root.uid, since_uid or 0, limit):
             yield job.uid, _alive(tx, job, None)
-    delta = _present(tx, request, handle.nonce, handle.job_id, None)
-    if delta is not None:
-        yield 0, delta
 
 
 def _present(tx: Tx, request: SyncRequest, nonce: str, job_id: str, tasks: set[int] | None) -> ServedDelta | None:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+import anyio
+
 from iris_fed.model.federation import PeerState
 from iris_fed.model.ports import PeerRefused, PeerUnreachable
 from iris_fed.model.resources import BackendSummary
@@ -24,6 +26,7 @@ class Contact:
         self._runtime = runtime
         self._on_back = on_back
         self._heard = asyncio.Event()
+        self._answered_at = float("-inf")
 
     async def load(self) -> None:
         self.state = await self._runtime.db.read(lambda tx: load_peer(tx, self.peer))
@@ -39,6 +42,7 @@ class Contact:
 
     async def heard_of(self, backends: tuple[BackendSummary, ...]) -> None:
         """It answered a heartbeat."""
+        self._answered_at = anyio.current_time()
         now_ms, back = self._runtime.clock.now_ms(), not self.reachable
         await self._change(
             lambda state: replace(
@@ -56,14 +60,18 @@ class Contact:
 
     async def answered(self, state: PeerState) -> None:
         """It answered a sync, whose transaction made this of its state."""
+        self._answered_at = anyio.current_time()
         back, self.state = not self.reachable, state
         if state.backends is not None:
             self._heard.set()
         if back:
             await self._is_back()
 
-    async def failed(self, error: Exception) -> None:
-        """A call brought no answer that can be used."""
+    async def failed(self, error: Exception, sent_at: float) -> None:
+        """A call that left at `sent_at`, by the event loop's clock, brought no answer that can be used."""
+        if sent_at < self._answered_at:
+            # The peer has answered another call since: it is there.
+            return
         now_ms, error_words = self._runtime.clock.now_ms(), words(error)
         gone = isinstance(error, PeerUnreachable | TimeoutError)
         if gone and self.state.lost_contact_ms is None:

@@ -87,7 +87,7 @@ class FeedReader:
                 request, answer, applied = await self._ask()
             except (PeerRefused, PeerUnreachable, TimeoutError, PeerProtocolError) as error:
                 tries += 1
-                await self._failed(error)
+                await self._failed(error, asked)
                 pause_ms = backoff_ms(tries, RETRY_BASE_MS, MAX_RETRY_MS, self._runtime.entropy.jitter())
                 pulse.beat(pause_ms / 1000)
                 await self.wake.wait(pause_ms / 1000)
@@ -193,10 +193,10 @@ class FeedReader:
         plain = state.full_set_done and not state.database_id
         self._timer.on_interruption(anyio.current_time(), plain=plain)
 
-    async def _failed(self, error: Exception) -> None:
+    async def _failed(self, error: Exception, asked: float) -> None:
         self._full, self._page_cursor = None, ""
         self._interrupted()
         if not isinstance(error, PeerUnreachable | TimeoutError) or getattr(error, "answered", False):
             self._timer.on_cursor(anyio.current_time(), refused=True)
             log.warning("sync.failed", peer=self._contact.peer, error=words(error))
-        await self._contact.failed(error)
+        await self._contact.failed(error, asked)

@@ -91,7 +91,7 @@ class PeerLink:
                 with anyio.fail_after(self._settings.heartbeat_timeout_s):
                     backends = await self.client.list_backends()
             except (PeerRefused, PeerUnreachable, TimeoutError) as error:
-                await self._contact.failed(error)
+                await self._contact.failed(error, started)
             else:
                 await self._contact.heard_of(backends)
             await anyio.sleep(max(0.0, self._settings.heartbeat_interval_s - (anyio.current_time() - started)))

@@ -68,6 +68,16 @@ def changes_after(tx: Tx, requester: str, seq: int, limit: int) -> list[Change]:
     return [Change(row["seq"], row["nonce"], row["job_id"], row["task_index"]) for row in rows]
 
 
+def newest_seq_of(tx: Tx, requester: str, nonce: str, job_id: str) -> int:
+    """The last row about a job itself, not its tasks; 0 = there is none."""
+    row = tx.execute(
+        "SELECT max(seq) AS seq FROM federation_changelog"
+        " WHERE requester = ? AND nonce = ? AND job_id = ? AND task_index IS NULL",
+        (requester, nonce, job_id),
+    ).fetchone()
+    return row["seq"] or 0
+
+
 def cursor_at(tx: Tx, seq: int) -> Cursor:
     stamp = tx.execute("SELECT stamp FROM federation_changelog WHERE seq = ?", (seq,)).fetchone()["stamp"]
     return Cursor(seq, stamp)

@@ -164,7 +164,7 @@ class TestOnAPeer:
             if not answer.more:
                 break
         second = there.replace("train", "second")
-        assert told == [f"{there}/a", f"{there}/b", f"{there}/a/c", there, second]
+        assert told == [there, f"{there}/a", f"{there}/b", f"{there}/a/c", second]
         assert stale == [True] + [False] * (len(stale) - 1)
 
     async def test_a_hub_that_lost_its_place_learns_of_children_by_the_full_set(
