@@ -327,7 +327,9 @@ def _settle(tx: Tx, peer: str, nonce: str, step: Step, now_ms: int) -> set[int]:
     after = step(handle, draft, now_ms)
     commit(tx, draft)
     update_sent(tx, handle, after)
-    return {job.uid} | end_children(tx, job.job_id, now_ms)
+    # An end that the peer told of is none of ours: it goes on telling of the children.
+    ends = draft.ended and job.finished_ms is None
+    return {job.uid} | (end_children(tx, job.job_id, now_ms) if ends else set())
 
 
 def _doubt_sent(tx: Tx, peer: str) -> None:
