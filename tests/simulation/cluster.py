@@ -33,6 +33,7 @@ MAX_SKEW_MS = 12_000
 """Two clusters stay within what federation tokens allow (30 s)."""
 CALL_TIMEOUT_S = 5.0
 HEARTBEAT_S = 30.0
+LONG_POLL_S = 45.0
 HANDOFF_EXPIRY_S = 3_600.0
 FEDERATION: dict[str, Any] = {
     "heartbeat_interval_s": HEARTBEAT_S,
@@ -40,7 +41,7 @@ FEDERATION: dict[str, Any] = {
     "first_heartbeat_wait_s": 2.0,
     "call_timeout_s": CALL_TIMEOUT_S,
     "poll_interval_s": 30.0,
-    "long_poll_ms": 45_000,
+    "long_poll_ms": int(LONG_POLL_S * 1000),
     "handoff_expiry_s": HANDOFF_EXPIRY_S,
     "lost_after_s": 60.0,
     "max_backoff_s": 20.0,

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
+from anyio._backends import _asyncio as anyio_asyncio
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 RESOLUTION_S = 1e-6
@@ -38,6 +40,39 @@ class NumberedTask(asyncio.Task[T]):
 
     def __hash__(self) -> int:
         return self._number
+
+
+class NumberedEvent(asyncio.Event):
+    """The same for events."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self) -> None:
+        self._number = next(self._numbers)
+        super().__init__()
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class NumberedScope(anyio_asyncio.CancelScope):
+    """The same for what anyio cancels together."""
+
+    __slots__ = ("_number",)
+    _numbers = itertools.count(1)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._number = next(self._numbers)
+        super().__init__(*args, **kwargs)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+def number_everything() -> None:
+    """From now on this process makes numbered events and scopes; there is no other place to say so."""
+    setattr(asyncio, "Event", NumberedEvent)  # noqa: B010
+    setattr(anyio_asyncio, "CancelScope", NumberedScope)  # noqa: B010
 
 
 class _JumpingSelector(selectors.SelectSelector):

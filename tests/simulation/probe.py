@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from iris_fed.backends.base import AttemptEnd, EndKind, LaunchRequest
 from iris_fed.client import command_job
 from iris_fed.client.request import equals
-from tests.simulation.cluster import HEARTBEAT_S, Cluster
+from tests.simulation.cluster import HEARTBEAT_S, LONG_POLL_S, Cluster
 from tests.simulation.users import Users
 from tests.simulation.world import Violation
 
@@ -16,8 +16,8 @@ WITHIN_S = 1.0
 
 async def probe(clusters: Mapping[str, Cluster], users: Users) -> None:
     """Raises Violation."""
-    # A peer that was away is known to be back when a heartbeat has come through.
-    await asyncio.sleep(HEARTBEAT_S + WITHIN_S)
+    # A call that hangs since the storm may yet tell of a loss of contact, which the next heartbeat mends.
+    await asyncio.sleep(LONG_POLL_S + HEARTBEAT_S)
     for cluster in clusters.values():
         cluster.engine.auto = _ends_at_once
     for cluster in clusters.values():

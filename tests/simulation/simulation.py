@@ -21,7 +21,7 @@ from tests.simulation.convergence import alive_though_closed, disagreements, uns
 from tests.simulation.invariants import Invariants
 from tests.simulation.life import Life
 from tests.simulation.logs import listen_for_errors
-from tests.simulation.loop import Deadlock, Spinning, VirtualLoop
+from tests.simulation.loop import Deadlock, Spinning, VirtualLoop, number_everything
 from tests.simulation.network import Network, Weather
 from tests.simulation.probe import probe
 from tests.simulation.serving import Server
@@ -59,6 +59,7 @@ class Outcome:
 def simulate(seed: int, actions: int = DEFAULT_ACTIONS) -> Outcome:
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
+    number_everything()
     # The RPC library measures its deadlines by the machine's clock.
     setattr(connectrpc.request, "time", types.SimpleNamespace(monotonic=loop.time))  # noqa: B010
     world = World(seed, loop)
