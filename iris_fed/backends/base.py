@@ -47,7 +47,7 @@ class Owner:
 class LaunchRequest:
     """One attempt to start. `argv[0]` is looked up in the task's PATH.
 
-    `env` is complete but for what only the backend knows: it adds IRIS_WORKDIR,
+    `env` is complete but for what only the backend knows: it adds IRIS_WORKDIR, IRIS_SECRETS_DIR,
     IRIS_ADVERTISE_HOST, IRIS_PORT_<NAME> for each of `ports`, and the device variables.
     `timeout_ms` runs from the start of the process, or the end of its setup; None = no limit.
 
@@ -56,6 +56,9 @@ class LaunchRequest:
     attempt. They may take `setup_timeout_ms` together (None = `timeout_ms`). `files` (path in the
     work directory -> content) and the zip file `bundle` are put there first. `given_ports` were
     allotted before, by `allot_ports`.
+
+    `secret_files` (name -> content) lie in a directory of their own, named by IRIS_SECRETS_DIR, which
+    only the task's user may read and which goes with the attempt's end.
     """
 
     attempt_uid: str
@@ -71,6 +74,7 @@ class LaunchRequest:
     files: Mapping[str, bytes] = field(default_factory=dict)
     bundle: Path | None = None
     given_ports: Mapping[str, int] = field(default_factory=dict)
+    secret_files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,7 @@ class Backend(Protocol):
         ...
 
     async def observe(self) -> tuple[Observation, ...]:
-        """Wait for news and return all there is, at least one. One caller at a time."""
+        """Wait for news and return all there is, at least one. One caller at a time; cancelling it loses nothing."""
         ...
 
     async def recover(self, live: Collection[str]) -> Recovery:

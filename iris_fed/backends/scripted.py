@@ -50,6 +50,7 @@ class _Attempt:
     output: ScriptedOutput
     building: bool = False
     end: Ended | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -68,7 +69,9 @@ class ScriptedEngine:
     """Attempts and what becomes of them.
 
     `auto` may end an attempt the moment it starts; `unavailable` makes every call that needs the
-    engine raise; with `holds_kills` a kill is only noted in `kills`, and `end` does the rest.
+    engine raise; with `holds_kills` a kill is only noted in `kills`, and `end` does the rest. The
+    launch of a task in `gates` (by task id) waits for the event there, as for a large workspace to be
+    unpacked; `preparing` holds its uid meanwhile.
     """
 
     def __init__(self, clock: Clock, settings: LocalSettings = DEFAULT_SETTINGS) -> None:
@@ -79,6 +82,8 @@ class ScriptedEngine:
         self.on_exec: Callable[[str, Sequence[str]], ExecResult] = _does_nothing
         self.unavailable = False
         self.holds_kills = False
+        self.gates: dict[str, asyncio.Event] = {}
+        self.preparing: dict[str, asyncio.Event] = {}
         self.ledger = Ledger(machine_shape(settings))
         self.attempts: dict[str, _Attempt] = {}
         self.listener: Callable[[Observation], None] | None = None
@@ -97,6 +102,7 @@ class ScriptedEngine:
             never_ran = end.kind is EndKind.NOT_STARTED
             started_ms = None if never_ran else attempt.running.started_ms
             attempt.end = Ended(uid, end, started_ms, self._clock.now_ms())
+            attempt.secrets = {}
             attempt.notify()
             self._tell(attempt.end)
 
@@ -130,6 +136,21 @@ class ScriptedEngine:
             if limit_ms is not None and self._clock.now_ms() >= attempt.running.started_ms + limit_ms:
                 self.end(uid, AttemptEnd(EndKind.TIMED_OUT, 143, 15, f"ran longer than its limit of {limit_ms} ms"))
 
+    async def prepare(self, request: LaunchRequest) -> None:
+        """Returns when the task's gate is open."""
+        gate = self.gates.get(request.task_id)
+        if gate is None:
+            return
+        done = self.preparing[request.attempt_uid] = asyncio.Event()
+        try:
+            await gate.wait()
+        except asyncio.CancelledError:
+            self.ledger.release(request.attempt_uid)
+            raise
+        finally:
+            del self.preparing[request.attempt_uid]
+            done.set()
+
     def start(self, request: LaunchRequest, owner: Owner) -> None:
         """What a backend's launch comes to, its capacity being reserved."""
         uid = request.attempt_uid
@@ -140,6 +161,7 @@ class ScriptedEngine:
         running = Running(uid, self._clock.now_ms(), settings.name, settings.advertise_host, devices, ports)
         output = ScriptedOutput(settings.output_bytes)
         attempt = self.attempts[uid] = _Attempt(request, owner, running, output, bool(request.setup))
+        attempt.secrets = dict(request.secret_files)
         self.launched.append(request)
         end = self.auto(request)
         if end is None or end.kind is not EndKind.NOT_STARTED:
@@ -215,13 +237,16 @@ class ScriptedBackend:
         self._check_available()
         uid, ledger = request.attempt_uid, self.engine.ledger
         known = self.engine.attempts.get(uid)
-        if known is not None:
+        if uid in self.engine.preparing:
+            await self.engine.preparing[uid].wait()
+        elif known is not None:
             if known.end is not None:
                 self._news.add(known.end)
         elif ledger.reserve(uid, request.resources) is None:
             end = AttemptEnd(EndKind.NO_CAPACITY, message=lacking(ledger.shape, ledger.free(), request.resources))
             self._news.add(Ended(uid, end, None, self._clock.now_ms()))
         else:
+            await self.engine.prepare(request)
             self.engine.start(request, self._owner)
 
     async def allot_ports(self, requests: Sequence[LaunchRequest]) -> Mapping[str, Mapping[str, int]]:
@@ -266,6 +291,8 @@ class ScriptedBackend:
 
     async def kill(self, attempt_uid: str) -> None:
         self._check_available()
+        if attempt_uid in self.engine.preparing:
+            await self.engine.preparing[attempt_uid].wait()
         if attempt_uid in self._alive():
             self.engine.kill(attempt_uid)
 

@@ -2,6 +2,7 @@
 
 USAGE = 2
 CHECK_FAILED = 1
+SOME_MISSING = 1
 WAIT_TIMED_OUT = 124
 CANNOT = 125
 """Refused, denied, unreachable, or the job ended without a code."""

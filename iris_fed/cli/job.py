@@ -15,7 +15,9 @@ from iris_fed.cli.parse import UsageError, parse_duration
 app = typer.Typer(help="Run, watch and end jobs.", no_args_is_help=True)
 
 MAX_REPLICAS = 10_000
-
+SecretFiles = Annotated[
+    list[str] | None, _text("--secret-file", "NAME=file:PATH", "A file in $IRIS_SECRETS_DIR; also env:VAR.")
+]
 
 RUN_EXAMPLES = examples(
     "iris-fed job run --gpu H100x8 -- python train.py --lr 0.1",
@@ -42,9 +44,9 @@ def run(  # noqa: PLR0913 - one parameter a flag
     setup: Annotated[list[str] | None, _text("--setup", "CMD", "Run this in a shell first; repeatable.")] = None,
     setup_timeout: Annotated[str, _text("--setup-timeout", "10m", "End a setup that runs longer.")] = "",
     secret: Annotated[list[str] | None, _text("--secret", "NAME=env:VAR", "A hidden variable; also file:PATH.")] = None,
+    secret_file: SecretFiles = None,
     target_cluster: Annotated[
-        str,
-        _text("--target-cluster", "CLUSTER", "Run it on this cluster only.", complete.peers),
+        str, _text("--target-cluster", "CLUSTER", "Run it on this cluster only.", complete.peers)
     ] = "",
     backend: Annotated[
         str, _text("--backend", "BACKEND", "Run it on this backend of the controller only.", complete.backends)
@@ -85,7 +87,7 @@ def run(  # noqa: PLR0913 - one parameter a flag
         priority, timeout, scheduling_timeout, max_retries, port or (), if_exists, prefer or (),
         setup or (), setup_timeout, gang, max_task_failures, max_retries_preemption,
     )  # fmt: skip
-    attachments = gather(secret or (), file or (), workspace, os.environ)
+    attachments = gather(secret or (), secret_file or (), file or (), workspace, os.environ)
     request = build_request(flags, command, os.environ, secrets.token_hex(3), attachments)
     request.submit_argv.extend(shown_argv(invocation.obj or (), len(command)))
     wanted = Run(request, wait=not no_wait, wait_timeout_s=_seconds(wait_timeout, "--wait-timeout"), json=json)

@@ -1,6 +1,6 @@
 """What a job brings along from here: secrets, single files, a workspace."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from iris_fed.cli import formats
 from iris_fed.cli.parse import ENV_NAME, UsageError
 from iris_fed.errors import InvalidArgument
-from iris_fed.model.files import split_path
+from iris_fed.model.files import is_secret_file_name, split_path
 
 if TYPE_CHECKING:
     from iris_fed.client.workspace import Survey
@@ -20,36 +20,63 @@ MAX_FILES_BYTES = 3 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Attachments:
-    """`secrets` by variable, `files` by path below the work directory, `workspace` as an archive."""
+    """`secrets` by variable, `files` by path below the work directory, `workspace` as an archive,
+    `secret_files` by name."""
 
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     workspace: bytes | None = field(default=None, repr=False)
+    secret_files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 NOTHING = Attachments()
 
 
-def gather(secrets: Sequence[str], files: Sequence[str], workspace: str, environ: Mapping[str, str]) -> Attachments:
+@dataclass(frozen=True, slots=True)
+class SecretKind:
+    """What one flag makes of a secret. `made_of`: in words, what its legal names are made of."""
+
+    flag: str
+    is_name: Callable[[str], object]
+    made_of: str
+    keeps_newline: bool
+
+
+VARIABLES = SecretKind("--secret", ENV_NAME.fullmatch, "letters, digits and '_'", keeps_newline=False)
+FILES = SecretKind("--secret-file", is_secret_file_name, "letters, digits, '.', '_' and '-'", keeps_newline=True)
+
+
+def gather(
+    secrets: Sequence[str],
+    secret_files: Sequence[str],
+    files: Sequence[str],
+    workspace: str,
+    environ: Mapping[str, str],
+) -> Attachments:
     """All that was asked for; what a workspace sends is said. Raises UsageError, InvalidArgument."""
     packed = _pack(workspace) if workspace else None
-    return Attachments(read_secrets(secrets, environ), read_files(files), packed)
+    variables, hidden = read_secrets(secrets, environ, VARIABLES), read_secrets(secret_files, environ, FILES)
+    return Attachments(variables, read_files(files), packed, hidden)
 
 
-def read_secrets(references: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """`NAME=env:VAR` or `NAME=file:PATH`; a file's closing newline is dropped.
+def read_secrets(references: Sequence[str], environ: Mapping[str, str], kind: SecretKind = VARIABLES) -> dict[str, str]:
+    """`NAME=env:VAR` or `NAME=file:PATH`; for a variable a file's closing newline is dropped.
 
     Raises UsageError, in words that hold no value, not even one that was typed by mistake.
     """
     secrets: dict[str, str] = {}
     for reference in references:
-        name, _, source = reference.partition("=")
-        kind, _, place = source.partition(":")
-        if not ENV_NAME.fullmatch(name):
-            raise UsageError("--secret: write NAME=env:VARIABLE or NAME=file:PATH, NAME of letters, digits and '_'")
-        if kind not in ("env", "file") or not place:
-            raise UsageError(f"--secret {name}: write {name}=env:VARIABLE or {name}=file:PATH, never the value itself")
-        secrets[name] = _from_variable(name, place, environ) if kind == "env" else _from_file(name, place)
+        name, separator, source = reference.partition("=")
+        origin, _, place = source.partition(":")
+        if not separator or not kind.is_name(name):
+            raise UsageError(f"{kind.flag}: write NAME=env:VARIABLE or NAME=file:PATH, NAME of {kind.made_of}")
+        what = f"{kind.flag} {name}"
+        if origin not in ("env", "file") or not place:
+            raise UsageError(f"{what}: write {name}=env:VARIABLE or {name}=file:PATH, never the value itself")
+        if origin == "env":
+            secrets[name] = _from_variable(what, place, environ)
+        else:
+            secrets[name] = _from_file(what, place, kind.keeps_newline)
     return secrets
 
 
@@ -85,23 +112,23 @@ def _pack(directory: str) -> bytes:
     return packed
 
 
-def _from_variable(name: str, variable: str, environ: Mapping[str, str]) -> str:
+def _from_variable(what: str, variable: str, environ: Mapping[str, str]) -> str:
     if variable not in environ:
-        raise UsageError(f"--secret {name}: the variable {variable} is not set here")
-    return _checked(name, environ[variable])
+        raise UsageError(f"{what}: the variable {variable} is not set here")
+    return _checked(what, environ[variable])
 
 
-def _from_file(name: str, path: str) -> str:
-    data = _read(Path(path).expanduser(), MAX_SECRET_BYTES, f"--secret {name}", "a secret")
+def _from_file(what: str, path: str, keeps_newline: bool) -> str:
+    data = _read(Path(path).expanduser(), MAX_SECRET_BYTES, what, "a secret")
     try:
-        return _checked(name, data.decode().removesuffix("\n"))
+        return _checked(what, data.decode() if keeps_newline else data.decode().removesuffix("\n"))
     except UnicodeDecodeError:
-        raise UsageError(f"--secret {name}: {path} is no UTF-8 text") from None
+        raise UsageError(f"{what}: {path} is no UTF-8 text") from None
 
 
-def _checked(name: str, value: str) -> str:
+def _checked(what: str, value: str) -> str:
     if "\0" in value or len(value.encode("utf-8", "surrogateescape")) > MAX_SECRET_BYTES:
-        raise UsageError(f"--secret {name}: its value holds a NUL byte or more than {MAX_SECRET_BYTES} bytes")
+        raise UsageError(f"{what}: its value holds a NUL byte or more than {MAX_SECRET_BYTES} bytes")
     return value
 
 

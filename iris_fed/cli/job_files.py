@@ -2,13 +2,16 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from iris_fed.cli import formats
-from iris_fed.cli.options import AttemptNumber, Context, Controller, JobOrTask, Json
+from iris_fed.cli.exits import SOME_MISSING
+from iris_fed.cli.options import AttemptNumber, Context, Controller, JobOrTask, Json, TaskIndex
 from iris_fed.cli.parse import UsageError
+from iris_fed.model.ids import is_task_id, task_id
 
 if TYPE_CHECKING:
     from iris_fed.client import Fetched
@@ -23,6 +26,7 @@ _DEST = Annotated[str, typer.Argument(metavar="[DEST]", help="The folder to put 
 def files(
     task: JobOrTask,
     path: Annotated[str, typer.Argument(metavar="[PATH]", help="A folder below it.", show_default=False)] = "",
+    index: TaskIndex = None,
     attempt: AttemptNumber = None,
     json: Json = False,
     controller: Controller = None,
@@ -36,7 +40,7 @@ def files(
 
     async def ask(client: Client) -> ListFilesResponse:
         folder = "" if path == "." else path.removeprefix("./").rstrip("/")
-        return await client.list_files(await full_id(client, task), folder, attempt)
+        return await client.list_files(_one_task(await full_id(client, task), index), folder, attempt)
 
     answer = with_client(controller, context, ask)
     if json:
@@ -47,10 +51,12 @@ def files(
         say("there is more; the controller lists only the first names")
 
 
-def fetch(
+def fetch(  # noqa: PLR0913 - one parameter a flag
     task: JobOrTask,
     path: _PATH,
     destination: _DEST = "",
+    index: TaskIndex = None,
+    all_tasks: Annotated[bool, typer.Option("--all-tasks", help="Of every task, each into DEST/<task index>.")] = False,
     attempt: AttemptNumber = None,
     json: Json = False,
     controller: Controller = None,
@@ -60,30 +66,51 @@ def fetch(
 
     A job that runs on a peer is reached through the controller. Cut short, the same command goes on
     where it was; what is here already with the same size and time is not sent again. Links are not
-    brought along, and none that lies in DEST is followed.
+    brought along, and none that lies in DEST is followed. With --all-tasks a task that lacks PATH is
+    named and left out; that some did makes the exit code 1, that all did 125.
     """
     from iris_fed.cli.session import full_id, with_client
     from iris_fed.cli.terminal import print_json, say
-    from iris_fed.client import Client, Fetched
+    from iris_fed.client import Client, Fetched, FetchedTasks
 
     if path in ("", ".", "./") and not destination:
         raise UsageError("the whole work directory needs a DEST: iris-fed job fetch JOB . DEST")
     destination = destination or "."
     bar = _Bar()
 
-    async def bring(client: Client) -> Fetched:
+    async def bring(client: Client) -> Fetched | FetchedTasks:
+        id = await full_id(client, task)
         try:
-            return await client.fetch(
-                await full_id(client, task), path, destination, attempt_id=attempt, progress=bar.show
-            )
+            if all_tasks:
+                job = _whole_job(id, index)
+                return await client.fetch_tasks(job, path, destination, attempt_id=attempt, progress=bar.show)
+            return await client.fetch(_one_task(id, index), path, destination, attempt_id=attempt, progress=bar.show)
         finally:
             bar.clear()
 
     done = with_client(controller, context, bring)
+    total = done if isinstance(done, Fetched) else done.total
+    missing = {} if isinstance(done, Fetched) else done.missing
     if json:
-        print_json(_document(destination, done))
+        document = _document(destination, total)
+        print_json(document if isinstance(done, Fetched) else document | {"missing": _by_index(missing)})
     else:
-        say(summary(destination, done))
+        for words in missing.values():
+            say(words)
+        say(summary(destination, total))
+    if missing:
+        raise typer.Exit(SOME_MISSING)
+
+
+def _one_task(id: str, index: int | None) -> str:
+    """Raises UsageError when both name a task."""
+    return id if index is None else task_id(_whole_job(id, None, f"--task {index}"), index)
+
+
+def _whole_job(id: str, index: int | None, flag: str = "--all-tasks") -> str:
+    if is_task_id(id) or index is not None:
+        raise UsageError(f"{flag}: a task is named already; name the job")
+    return id
 
 
 def row(entry: "FileEntry") -> tuple[str, ...]:
@@ -96,6 +123,10 @@ def row(entry: "FileEntry") -> tuple[str, ...]:
 def summary(destination: str, done: "Fetched") -> str:
     kept = f"; {formats.size(done.kept_bytes)} had been here" if done.kept_bytes else ""
     return f"{formats.plural(done.files, 'file')} in {destination}, {formats.size(done.received_bytes)} received{kept}"
+
+
+def _by_index(missing: Mapping[int, str]) -> dict[str, str]:
+    return {str(index): words for index, words in missing.items()}
 
 
 def _document(destination: str, done: "Fetched") -> dict[str, object]:

@@ -39,7 +39,14 @@ async def show_logs(client: Client, wanted: LogRequest, out: TextIO) -> None:
         shared=takes_sentences(out),
     )
     try:
-        async for response in client.logs(id, follow=wanted.follow, attempt_id=wanted.attempt, tail_lines=wanted.tail):
+        responses = client.logs(
+            id,
+            follow=wanted.follow,
+            attempt_id=wanted.attempt,
+            tail_lines=wanted.tail,
+            submitted_ms=job.submitted_at.epoch_ms,
+        )
+        async for response in responses:
             printer.show(response)
         if wanted.follow:
             printer.make_way()

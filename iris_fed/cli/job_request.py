@@ -92,6 +92,7 @@ def build_request(
         gang=flags.gang,
         setup=flags.setup,
         secrets=attachments.secrets,
+        secret_files=attachments.secret_files,
         files=attachments.files,
         workspace=attachments.workspace,
     )

@@ -119,10 +119,10 @@ def offer_cancel(run: Run, cancel_job: Callable[[str], None]) -> int:
     return INTERRUPTED
 
 
-async def print_log(client: Client, run: Run, printer: LogPrinter) -> None:
-    """Follow the job's output to its end; a log that cannot be read is said, not raised."""
+async def print_log(client: Client, job: job_pb2.JobStatus, printer: LogPrinter) -> None:
+    """Follow that submission's output to its end; a log that cannot be read is said, not raised."""
     try:
-        async for response in client.logs(run.job_id, follow=True):
+        async for response in client.logs(job.job_id, follow=True, submitted_ms=job.submitted_at.epoch_ms):
             printer.show(response)
     except IrisFedError as error:
         printer.say(f"its output cannot be read: {error.message}")
@@ -135,18 +135,20 @@ async def _follow(client: Client, run: Run) -> job_pb2.JobStatus:
     out = sys.stderr if run.json else sys.stdout
     several = run.request.replicas > 1
     printer = LogPrinter(out.buffer, clean=out.isatty(), prefixed=several, shared=takes_sentences(out))
-    log = asyncio.create_task(print_log(client, run, printer))
+    log: asyncio.Task[None] | None = None
     try:
         last: job_pb2.JobStatus | None = None
         async for status in client.watch(run.job_id):
+            log = log or asyncio.create_task(print_log(client, status, printer))
             if status.HasField("finished_at"):
                 await _rest_of(log, printer)
             if sentence := news(last, status):
                 printer.say(sentence)
             last = status
     finally:
-        log.cancel()
-        await asyncio.gather(log, return_exceptions=True)
+        if log is not None:
+            log.cancel()
+            await asyncio.gather(log, return_exceptions=True)
         printer.make_way()
     assert last is not None, "a watch gives at least one status"
     return last

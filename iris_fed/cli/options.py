@@ -43,6 +43,12 @@ AttemptNumber = Annotated[
         "--attempt", metavar="N", min=0, max=1_000_000, help="This attempt, from 0; else the last.", show_default=False
     ),
 ]
+TaskIndex = Annotated[
+    int | None,
+    typer.Option(
+        "--task", metavar="N", min=0, max=1_000_000, help="This task, from 0; else task 0.", show_default=False
+    ),
+]
 
 _VERBATIM = "\b\n"
 """Before a paragraph it keeps the help formatter from filling the lines."""

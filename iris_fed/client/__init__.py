@@ -10,8 +10,9 @@ of `iris_fed.errors`.
 
 from iris_fed.client.contexts import Target, find_target
 from iris_fed.client.fetch import Fetched
+from iris_fed.client.fetch_tasks import FetchedTasks
 from iris_fed.client.follow import Replaced
 from iris_fed.client.request import command_job
 from iris_fed.client.sdk import Client
 
-__all__ = ["Client", "Fetched", "Replaced", "Target", "command_job", "find_target"]
+__all__ = ["Client", "Fetched", "FetchedTasks", "Replaced", "Target", "command_job", "find_target"]

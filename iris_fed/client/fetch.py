@@ -54,6 +54,29 @@ class Source(Protocol):
     def read(self, path: str, offset: int) -> AsyncIterator[Piece]: ...
 
 
+class Budget:
+    """What may be brought: bytes, and MAX_FILES files and folders."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._entries = 0
+
+    def expect(self, entry: cluster_pb2.FileEntry, entries: int) -> None:
+        """Raises ResourceExhausted when `entry`, which counts as `entries`, is too much."""
+        self._entries += entries
+        if self._entries > MAX_FILES:
+            raise ResourceExhausted(f"there are more than {MAX_FILES} files and folders; fetch them in parts")
+        if self._bytes + entry.size > self._max_bytes:
+            raise ResourceExhausted(f"{entry.path} would bring it over {self._max_bytes} bytes")
+
+    def spend(self, path: str, count: int) -> None:
+        """Raises ResourceExhausted."""
+        self._bytes += count
+        if self._bytes > self._max_bytes:
+            raise ResourceExhausted(f"{path} brings it over {self._max_bytes} bytes")
+
+
 async def fetch(
     source: Source,
     path: str,
@@ -69,11 +92,18 @@ async def fetch(
     outside, FailedPrecondition for what cannot be written or was named outside, ResourceExhausted beyond
     `max_bytes` or MAX_FILES, and what `source` raises; what had arrived then stays for the next try.
     """
+    return await fetch_within(Budget(max_bytes), source, path, Path(destination), progress)
+
+
+async def fetch_within(
+    budget: Budget, source: Source, path: str, destination: Path, progress: Progress | None = None
+) -> Fetched:
+    """The same, out of a budget that several fetches may share."""
     wanted = "" if path in ("", ".") else path.removeprefix("./").rstrip("/")
     parts = split_path(wanted) if wanted else ()
-    landing = _Landing(Path(destination), len(parts) - 1 if parts else 0)
+    landing = _Landing(destination, len(parts) - 1 if parts else 0)
     try:
-        return await _Transfer(source, landing, max_bytes, progress or _silent).run(wanted)
+        return await _Transfer(source, landing, budget, progress or _silent).run(wanted)
     except OSError as error:
         raise FailedPrecondition(f"cannot write {landing.shown(error.filename)}: {error.strerror}") from error
 
@@ -111,19 +141,18 @@ class _Landing:
 class _Transfer:
     """One fetch, one file at a time."""
 
-    def __init__(self, source: Source, landing: _Landing, max_bytes: int, progress: Progress) -> None:
+    def __init__(self, source: Source, landing: _Landing, budget: Budget, progress: Progress) -> None:
         self._source = source
         self._landing = landing
-        self._max_bytes = max_bytes
+        self._budget = budget
         self._progress = progress
-        self._seen = 0
         self._done = Fetched()
 
     async def run(self, path: str) -> Fetched:
         first = await self._source.list(path)
         if path and len(first.entries) == 1 and first.entries[0].path == path and not first.entries[0].is_folder:
             above = path.rpartition("/")[0]
-            self._count(first.entries[0], 1)
+            self._budget.expect(first.entries[0], 1)
             with self._landing.folder(above) as fd:
                 await self._files(fd, above, [first.entries[0]])
             return self._done
@@ -140,23 +169,16 @@ class _Transfer:
                 f"{path or 'the work directory'} holds more than the controller lists; fetch its parts, or an archive"
             )
         for entry in listing.entries:
-            self._count(entry)
+            self._budget.expect(entry, 1)
             _check_child(entry.path, path)
         with self._landing.folder(path) as fd:
             await self._files(fd, path, [entry for entry in listing.entries if not entry.is_folder])
         return [entry.path for entry in reversed(listing.entries) if entry.is_folder]
 
-    def _count(self, entry: cluster_pb2.FileEntry, files: int = 1) -> None:
-        self._seen += files
-        if self._seen > MAX_FILES:
-            raise ResourceExhausted(f"there are more than {MAX_FILES} files and folders; fetch them in parts")
-        if self._done.received_bytes + self._done.kept_bytes + entry.size > self._max_bytes:
-            raise ResourceExhausted(f"{entry.path} would bring it over {self._max_bytes} bytes")
-
     async def _files(self, folder_fd: int, folder: str, entries: list[cluster_pb2.FileEntry]) -> None:
         parts = _parts_in(folder_fd)
         for entry in entries:
-            self._count(entry, 0)
+            self._budget.expect(entry, 0)
             name = entry.path.rpartition("/")[2]
             kept = _size_if_same(folder_fd, name, entry)
             if kept is None:
@@ -166,20 +188,19 @@ class _Transfer:
                 await self._file(folder_fd, name, part, entry)
             else:
                 self._progress(entry.path, kept, kept)
-                self._done = replace(self._done, kept_bytes=self._done.kept_bytes + kept)
+                self._keep(entry.path, kept)
             self._done = replace(self._done, files=self._done.files + 1)
 
     async def _file(self, folder_fd: int, name: str, part: str, entry: cluster_pb2.FileEntry) -> None:
         with _opened_part(folder_fd, part, entry.size) as file:
             offset = file.seek(0, os.SEEK_END)
-            self._done = replace(self._done, kept_bytes=self._done.kept_bytes + offset)
+            self._keep(entry.path, offset)
             async for piece in self._source.read(entry.path, offset):
                 file.write(piece.data)
                 offset += len(piece.data)
                 self._done = replace(self._done, received_bytes=self._done.received_bytes + len(piece.data))
                 self._progress(entry.path, offset, piece.size)
-                if self._done.received_bytes + self._done.kept_bytes > self._max_bytes:
-                    raise ResourceExhausted(f"{entry.path} brings it over {self._max_bytes} bytes")
+                self._budget.spend(entry.path, len(piece.data))
             if offset < entry.size:
                 raise Aborted(f"{entry.path} became shorter while it was fetched; fetch it again")
             file.flush()
@@ -188,6 +209,10 @@ class _Transfer:
                 os.fchmod(file.fileno(), mode | (mode & 0o444) >> 2)
             os.utime(file.fileno(), ns=(entry.modified_ms * 1_000_000,) * 2)
             os.replace(part, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+
+    def _keep(self, path: str, count: int) -> None:
+        self._done = replace(self._done, kept_bytes=self._done.kept_bytes + count)
+        self._budget.spend(path, count)
 
 
 def _check_child(path: str, folder: str) -> None:

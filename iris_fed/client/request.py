@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from iris_fed.client import workspace as workspaces
+from iris_fed.model.spec import SECRET_FILE
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.job import job_pb2
 
@@ -20,6 +21,7 @@ def command_job(  # noqa: PLR0913 - one parameter a field
     name: str = "",
     env: Mapping[str, str] | None = None,
     secrets: Mapping[str, str] | None = None,
+    secret_files: Mapping[str, str] | None = None,
     cpu_millicores: int = 0,
     memory_bytes: int = 0,
     gpu: tuple[str, int] | None = None,
@@ -32,19 +34,21 @@ def command_job(  # noqa: PLR0913 - one parameter a field
     """A job of `replicas` tasks that run `argv`. Resources are those of one replica, 0 = not asked for.
 
     `gpu` is (variant, chips), variant "" = any. `name` is a bare name or a whole id (/<user>/<job>);
-    inside a task a bare name is a child's. `secrets` are variables whose values no answer shows.
+    inside a task a bare name is a child's. `secrets` are variables whose values no answer shows;
+    `secret_files` are texts by file name, which the task finds in the directory $IRIS_SECRETS_DIR.
     `gang`: all replicas start together or none does; a text is the attribute that their places share.
     `setup` are shell commands to run before `argv`. `workspace` is a directory to send along, or what
     `workspace.pack` made of one; `files` are contents by path, laid over it.
 
     Raises InvalidArgument when the workspace cannot be packed.
     """
+    hidden = {**(secrets or {}), **{SECRET_FILE + name: text for name, text in (secret_files or {}).items()}}
     request = Controller.LaunchJobRequest(
         name=name,
         entrypoint=job_pb2.RuntimeEntrypoint(
             run_command=job_pb2.CommandEntrypoint(argv=argv), setup_commands=setup, workdir_files=dict(files or {})
         ),
-        environment=job_pb2.EnvironmentConfig(env_vars=dict(env or {}), secrets=dict(secrets or {})),
+        environment=job_pb2.EnvironmentConfig(env_vars=dict(env or {}), secrets=hidden),
         replicas=replicas,
     )
     if cpu_millicores:

@@ -12,6 +12,7 @@ from iris_fed.client import fetch as fetching
 from iris_fed.client import file_stream, follow
 from iris_fed.client.contexts import Target, find_target
 from iris_fed.client.failures import passes, translate
+from iris_fed.client.fetch_tasks import FetchedTasks, fetch_tasks
 from iris_fed.client.log_stream import read_resuming
 from iris_fed.errors import DeadlineExceeded
 from iris_fed.model.ids import is_task_id, task_id
@@ -149,13 +150,20 @@ class Client:
             raise DeadlineExceeded(f"{', '.join(job_ids)}: not ended within {timeout_s:g} s; it goes on") from None
 
     def logs(
-        self, id: str, *, follow: bool = False, attempt_id: int | None = None, tail_lines: int = 0
+        self,
+        id: str,
+        *,
+        follow: bool = False,
+        attempt_id: int | None = None,
+        tail_lines: int = 0,
+        submitted_ms: int | None = None,
     ) -> AsyncIterator[cluster_pb2.ReadLogsResponse]:
         """The output of a task, or of all tasks of a job; with `follow` until the job has ended.
 
-        Resumes by position after a cut, for up to a minute without progress.
+        Resumes by position after a cut, for up to a minute without progress. With `submitted_ms` (a
+        status's `submitted_at`) it ends where another submission has taken the id.
         """
-        request = cluster_pb2.ReadLogsRequest(id=id, follow=follow, tail_lines=tail_lines)
+        request = cluster_pb2.ReadLogsRequest(id=id, follow=follow, tail_lines=tail_lines, submitted_ms=submitted_ms)
         if attempt_id is not None:
             request.attempt_id = attempt_id
         return read_resuming(self._channel, request)
@@ -208,6 +216,24 @@ class Client:
         source = _TaskFiles(self, _task_of(task_or_job), attempt_id)
         return await fetching.fetch(source, path, destination, max_bytes=max_bytes, progress=progress)
 
+    async def fetch_tasks(
+        self,
+        job_id: str,
+        path: str,
+        destination: str | os.PathLike[str],
+        *,
+        attempt_id: int | None = None,
+        max_bytes: int = fetching.MAX_BYTES,
+        progress: fetching.Progress | None = None,
+    ) -> FetchedTasks:
+        """As `fetch`, of every task of a job, each into the folder `destination`/<task index>."""
+        count = (await self.job(job_id)).job.task_count
+
+        def source_of(index: int) -> fetching.Source:
+            return _TaskFiles(self, task_id(job_id, index), attempt_id)
+
+        return await fetch_tasks(source_of, range(count), path, destination, max_bytes=max_bytes, progress=progress)
+
     async def users(self) -> Controller.ListUsersResponse:
         """Who has jobs here, and what they are doing."""
         return await self._read(lambda: self._channel.controller.list_users(Controller.ListUsersRequest()))
@@ -238,6 +264,23 @@ class Client:
 
     async def whoami(self) -> job_pb2.GetCurrentUserResponse:
         return await self._read(lambda: self._channel.controller.get_current_user(job_pb2.GetCurrentUserRequest()))
+
+    async def create_token(
+        self, user: str = "", *, role: str = "", lifetime_s: int = 0, note: str = ""
+    ) -> cluster_pb2.CreateUserTokenResponse:
+        """A user token for `user`, the caller if empty: see `CreateUserTokenRequest`. It is told only here."""
+        request = cluster_pb2.CreateUserTokenRequest(user=user, role=role, lifetime_s=lifetime_s, note=note)
+        return await self._once(self._channel.cluster.create_user_token(request))
+
+    async def tokens(self, user: str = "") -> cluster_pb2.ListUserTokensResponse:
+        """Tokens that have not expired; all that the caller may know of if `user` is empty."""
+        request = cluster_pb2.ListUserTokensRequest(user=user)
+        return await self._read(lambda: self._channel.cluster.list_user_tokens(request))
+
+    async def revoke_token(self, token_id: str = "", *, user: str = "") -> cluster_pb2.RevokeUserTokenResponse:
+        """Revoke one token, or all of `user`. Twice is no error."""
+        request = cluster_pb2.RevokeUserTokenRequest(token_id=token_id, user=user)
+        return await self._once(self._channel.cluster.revoke_user_token(request))
 
     async def _once(self, call: Awaitable[T]) -> T:
         try:

@@ -18,7 +18,7 @@ from iris_fed.model.logs import LogBatch, LogPosition, LogRequest, TaskLogLine
 from iris_fed.model.ports import Handoffs, PeerRefused, PeerUnreachable
 from iris_fed.model.states import TERMINAL_TASK_STATES, job_ended
 from iris_fed.store.db import Tx
-from iris_fed.store.handles import sent_by_nonce
+from iris_fed.store.handles import received_by_nonce, sent_by_nonce
 from iris_fed.store.jobs import job_by_id, job_by_uid
 from iris_fed.store.listing import task_views
 from iris_fed.store.runtime import Runtime
@@ -46,10 +46,13 @@ class LogReader:
         self._page_bytes = page_bytes
 
     async def read(self, request: LogRequest, send: Send) -> None:
-        """Sends everything asked for, in order within each attempt. Raises NotFound, InvalidArgument."""
-        job = await self._runtime.db.read(lambda tx: job_by_id(tx, request.job_id))
+        """Sends everything asked for, in order within each attempt; nothing of another incarnation than
+        the one that is meant. Raises NotFound, InvalidArgument."""
+        job, is_meant = await self._runtime.db.read(lambda tx: _find(tx, request))
         if job is None:
             raise NotFound(f"there is no job {request.job_id}")
+        if not is_meant:
+            return
         if request.task_index is not None and request.task_index >= job.task_count:
             raise NotFound(f"{request.job_id} has no task {request.task_index}; it has {job.task_count}")
         if job.cluster:
@@ -138,7 +141,8 @@ class _Relay:
             return
         while True:
             try:
-                await self._relay(replace(request, job_id=remote_id))
+                # The peer's own time of submission is another.
+                await self._relay(replace(request, job_id=remote_id, submitted_ms=None, nonce=self._job.nonce))
                 return
             except (PeerRefused, PeerUnreachable) as cut:
                 if isinstance(cut, PeerRefused) and cut.code not in PASSING:
@@ -192,6 +196,17 @@ class _Relay:
     async def _ended(self) -> bool:
         job = await self._runtime.db.read(lambda tx: job_by_uid(tx, self._job.uid))
         return job is None or job_ended(job.state)
+
+
+def _find(tx: Tx, request: LogRequest) -> tuple[Job | None, bool]:
+    """The job that bears the id, and whether it is the incarnation that is meant."""
+    job = job_by_id(tx, request.job_id)
+    if job is None or request.submitted_ms not in (None, job.submitted_ms):
+        return job, False
+    if request.nonce in ("", job.nonce):
+        return job, True
+    # A handoff that was answered with the job of an earlier one (KEEP) left no handle, and means that job.
+    return job, received_by_nonce(tx, job.requester, request.nonce) is None
 
 
 def _task_and_attempts(tx: Tx, job: Job, index: int) -> tuple[Task, tuple[Attempt, ...]] | None:

@@ -12,11 +12,13 @@ from iris_fed.store.db import Tx
 from iris_fed.store.jobs import job_by_id
 from iris_fed.store.listing import (
     TaskCounts,
+    count_handed_off_of,
     events_of,
     list_jobs,
     list_users,
     states_by_id,
     task_counts_here,
+    task_counts_of,
     task_views,
     view_by_id,
 )
@@ -47,14 +49,20 @@ class Queries:
         finished_ms = view.job.finished_ms
         return view if finished_ms is None else replace(view, retained_until_ms=finished_ms + self._retention_ms)
 
-    async def users(self) -> list[UserSummary]:
-        return await self._db.read(list_users)
+    async def is_owned(self, job_id: str, owner: str) -> bool:
+        """Whether there is such a job and it is this user's own, handed over by nobody."""
+        job = await self._db.read(lambda tx: job_by_id(tx, job_id))
+        return job is not None and job.user == owner and not job.requester
 
-    async def states(self, job_ids: list[str]) -> dict[str, JobState]:
-        """Of those that exist."""
+    async def users(self, owner: str | None = None) -> list[UserSummary]:
+        """`owner`: only this user, and only what is its own."""
+        return await self._db.read(lambda tx: list_users(tx, owner))
+
+    async def states(self, job_ids: list[str], owner: str | None = None) -> dict[str, JobState]:
+        """Of those that exist, and are `owner`'s own where one is given."""
         for job_id in job_ids:
             parse_job_id(job_id, "job_ids")
-        return await self._db.read(lambda tx: states_by_id(tx, job_ids))
+        return await self._db.read(lambda tx: states_by_id(tx, job_ids, owner))
 
     async def jobs(self, query: JobQuery) -> JobPage:
         return await self._db.read(lambda tx: list_jobs(tx, query))
@@ -75,8 +83,13 @@ class Queries:
 
         return await self._db.read(load)
 
-    async def task_counts_here(self) -> TaskCounts:
-        return await self._db.read(task_counts_here)
+    async def task_counts_here(self, owner: str | None = None) -> TaskCounts:
+        """Of `owner`'s own jobs where one is given."""
+        return await self._db.read(lambda tx: task_counts_here(tx) if owner is None else task_counts_of(tx, owner))
+
+    async def handed_off_of(self, owner: str) -> dict[str, int]:
+        """How many unfinished jobs of this user each peer has."""
+        return await self._db.read(lambda tx: count_handed_off_of(tx, owner))
 
     async def events(self, job_id: str) -> list[JobEvent]:
         parse_job_id(job_id)

@@ -1,11 +1,13 @@
 """Files of a task's work directory as they cross rooms. Paths are relative, parts separated by `/`."""
 
+import re
 from dataclasses import dataclass
 
 from iris_fed.errors import InvalidArgument
 
 MAX_PATH_CHARS = 4_096
 MAX_PATH_PARTS = 128
+_SECRET_FILE_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ class NoSuchFile(Exception):
 
 class UnsafeBundle(Exception):
     """A bundle that must not be unpacked; the message goes on from "the bundle"."""
+
+
+def is_secret_file_name(name: str) -> bool:
+    """Plain enough to lie in the one directory where a task finds its secret files."""
+    return _SECRET_FILE_NAME.fullmatch(name) is not None
 
 
 def split_path(path: str, field: str = "path") -> tuple[str, ...]:

@@ -225,7 +225,8 @@ class JobQuery:
 
     `sort` is one of date, name, state, failures, preemptions. `limit` is bounded by the edge.
     `after` goes on behind the row with these sort values (from `JobPage.next_after`); `offset` is
-    ignored then.
+    ignored then. `owner` is the only user whose jobs are listed, and then without those that other clusters
+    handed over; None = everybody's.
     """
 
     scope: str = "all"
@@ -240,6 +241,7 @@ class JobQuery:
     offset: int = 0
     limit: int = 100
     after: tuple[str | int, ...] = ()
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ class LogPosition:
 @dataclass(frozen=True, slots=True)
 class LogRequest:
     """What to read. `task_index` None = every task; `attempt` None = the current one, and with
-    `follow` each later one. `tail_lines` 0 = from the beginning."""
+    `follow` each later one. `tail_lines` 0 = from the beginning. `submitted_ms` or `nonce` name the
+    incarnation that is meant (None, '' = whichever bears the id)."""
 
     job_id: str
     task_index: int | None = None
@@ -23,6 +24,8 @@ class LogRequest:
     positions: tuple[LogPosition, ...] = ()
     follow: bool = False
     tail_lines: int = 0
+    submitted_ms: int | None = None
+    nonce: str = ""
 
 
 @dataclass(frozen=True, slots=True)

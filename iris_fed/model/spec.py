@@ -11,6 +11,8 @@ from iris_fed.model.states import Band, ExistingJobPolicy
 TERMINATE_CHILDREN = 1
 """Preemption policy (wire contract): a preempted task takes the job's children with it, and its next
 attempt submits them anew. By any other they go on."""
+SECRET_FILE = "file:"
+"""A secret `file:NAME` is a file of the task, NAME in its secrets directory; any other is a variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,6 @@ class JobSpec:
     setup_commands: tuple[str, ...] = ()
     setup_scripts: tuple[str, ...] = ()
     workdir_files: Mapping[str, bytes] = field(default_factory=dict)
-    workdir_file_refs: Mapping[str, str] = field(default_factory=dict)
     bundle_id: str = ""
     coscheduling_group_by: str | None = None
     preemption_policy: int = 0

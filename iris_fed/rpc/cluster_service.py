@@ -6,19 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from iris_fed import __version__
-from iris_fed.auth.identity import Role
 from iris_fed.controller.logs import LogReader
 from iris_fed.federation.check import check_peer
 from iris_fed.model.ids import check_cluster_name
+from iris_fed.model.limits import MAX_KEY_CHARS, MAX_VALUE_CHARS
 from iris_fed.model.logs import LogBatch, LogRequest
 from iris_fed.rpc.controller_service import UseCases
-from iris_fed.rpc.gate import caller, check_reach
+from iris_fed.rpc.gate import caller
 from iris_fed.rpc.gen.irisfed import cluster_pb2
-from iris_fed.rpc.wire.checks import whole
+from iris_fed.rpc.wire.checks import optional_word, whole
 from iris_fed.rpc.wire.files import chunk_to_wire, listing_to_wire
 from iris_fed.rpc.wire.logs import MAX_OFFSET, log_batch_to_wire, log_request_from_wire
 from iris_fed.rpc.wire.places import admission_to_wire, check_steps_to_wire
 from iris_fed.rpc.wire.statuses import job_events_to_wire
+from iris_fed.rpc.wire.tokens import user_token_to_wire
 
 MAX_BATCHES_AHEAD = 4
 """Read ahead of a slow reader: no more, so that a stream costs bounded memory."""
@@ -41,6 +42,8 @@ class ClusterHandlers:
         self._story = use_cases.story
         self._inbound = use_cases.inbound
         self._federation = use_cases.federation
+        self._sight = use_cases.sight
+        self._tokens = use_cases.tokens
 
     async def get_cluster_info(
         self, request: cluster_pb2.GetClusterInfoRequest, ctx: Any, /
@@ -57,14 +60,13 @@ class ClusterHandlers:
         self, request: cluster_pb2.ReadLogsRequest, ctx: Any, /
     ) -> AsyncIterator[cluster_pb2.ReadLogsResponse]:
         wanted = log_request_from_wire(request)
-        check_reach(wanted.job_id)
-        if caller().role is Role.FEDERATION_PEER:
-            await self._inbound.may_read(caller(), wanted.job_id)
+        await self._sight.check(caller(), wanted.job_id)
         async for batch in self._stream(wanted):
             yield log_batch_to_wire(batch, wanted.job_id)
 
     async def list_files(self, request: cluster_pb2.ListFilesRequest, ctx: Any, /) -> cluster_pb2.ListFilesResponse:
         attempt = request.attempt_id if request.HasField("attempt_id") else None
+        await self._sight.check_task(caller(), request.task_id)
         return listing_to_wire(await self._reach.list_files(caller(), request.task_id, attempt, request.path))
 
     async def read_file(
@@ -72,15 +74,14 @@ class ClusterHandlers:
     ) -> AsyncIterator[cluster_pb2.ReadFileResponse]:
         attempt = request.attempt_id if request.HasField("attempt_id") else None
         offset = whole(request.offset, 0, MAX_OFFSET, "offset")
+        await self._sight.check_task(caller(), request.task_id)
         async for chunk in self._reach.read_file(caller(), request.task_id, attempt, request.path, offset):
             yield chunk_to_wire(chunk)
 
     async def list_job_events(
         self, request: cluster_pb2.ListJobEventsRequest, ctx: Any, /
     ) -> cluster_pb2.ListJobEventsResponse:
-        check_reach(request.job_id)
-        if caller().role is Role.FEDERATION_PEER:
-            await self._inbound.may_read(caller(), request.job_id)
+        await self._sight.check(caller(), request.job_id)
         return job_events_to_wire(await self._story.events(request.job_id))
 
     async def check_peer(self, request: cluster_pb2.CheckPeerRequest, ctx: Any, /) -> cluster_pb2.CheckPeerResponse:
@@ -96,6 +97,26 @@ class ClusterHandlers:
         self, request: cluster_pb2.CheckAdmissionRequest, ctx: Any, /
     ) -> cluster_pb2.CheckAdmissionResponse:
         return admission_to_wire(await self._inbound.check_admission(caller(), request.submitting_user))
+
+    async def create_user_token(
+        self, request: cluster_pb2.CreateUserTokenRequest, ctx: Any, /
+    ) -> cluster_pb2.CreateUserTokenResponse:
+        note = optional_word(request.note, MAX_VALUE_CHARS, "note")
+        token, kept = await self._tokens.create(caller(), request.user, request.role, request.lifetime_s, note)
+        return cluster_pb2.CreateUserTokenResponse(token=token, info=user_token_to_wire(kept))
+
+    async def list_user_tokens(
+        self, request: cluster_pb2.ListUserTokensRequest, ctx: Any, /
+    ) -> cluster_pb2.ListUserTokensResponse:
+        tokens = await self._tokens.unexpired(caller(), request.user)
+        return cluster_pb2.ListUserTokensResponse(tokens=[user_token_to_wire(token) for token in tokens])
+
+    async def revoke_user_token(
+        self, request: cluster_pb2.RevokeUserTokenRequest, ctx: Any, /
+    ) -> cluster_pb2.RevokeUserTokenResponse:
+        token_id = optional_word(request.token_id, MAX_KEY_CHARS, "token_id")
+        revoked = await self._tokens.revoke(caller(), token_id, request.user)
+        return cluster_pb2.RevokeUserTokenResponse(tokens=[user_token_to_wire(token) for token in revoked])
 
     async def _stream(self, wanted: LogRequest) -> AsyncIterator[LogBatch]:
         """The reader pushes into a short queue from a task of its own, so that no cancel scope spans a yield."""

@@ -10,6 +10,7 @@ from iris_fed.controller.query import Queries
 from iris_fed.controller.reach import Reach
 from iris_fed.controller.story import Story
 from iris_fed.controller.submit import Submitter
+from iris_fed.controller.tokens import TokenDesk
 from iris_fed.errors import Unimplemented
 from iris_fed.federation.changes import ChangeFeed
 from iris_fed.federation.inbound import Inbound
@@ -17,9 +18,10 @@ from iris_fed.federation.registry import Federation
 from iris_fed.model.ids import parse_task_id
 from iris_fed.model.limits import MAX_NONCE_CHARS, Limits
 from iris_fed.model.resources import BackendSummary
-from iris_fed.rpc.gate import caller, check_reach, within_reach
+from iris_fed.rpc.gate import caller
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.job import job_pb2
+from iris_fed.rpc.sight import Sight
 from iris_fed.rpc.wire.checks import at_most, no_nul, optional_word
 from iris_fed.rpc.wire.delivery import request_of_job
 from iris_fed.rpc.wire.files import exec_result_to_wire
@@ -54,6 +56,8 @@ class UseCases:
     backends: Callable[[], tuple[BackendSummary, ...]]
     limits: Limits
     role_of: Callable[[str], str]
+    sight: Sight
+    tokens: TokenDesk
 
 
 class ControllerHandlers:
@@ -74,46 +78,47 @@ class ControllerHandlers:
     async def get_job_status(
         self, request: Controller.GetJobStatusRequest, ctx: Any, /
     ) -> Controller.GetJobStatusResponse:
-        check_reach(request.job_id)
+        await self._do.sight.check(caller(), request.job_id)
         view, tasks = await self._do.queries.job(request.job_id)
-        return Controller.GetJobStatusResponse(job=job_to_wire(view, tasks), request=request_of_job(view.job))
+        asked = request_of_job(view.job, content=self._do.sight.reads_content(caller()))
+        return Controller.GetJobStatusResponse(job=job_to_wire(view, tasks), request=asked)
 
     async def get_job_state(
         self, request: Controller.GetJobStateRequest, ctx: Any, /
     ) -> Controller.GetJobStateResponse:
         at_most(request.job_ids, MAX_STATES_ASKED, "job_ids")
-        for job_id in request.job_ids:
-            check_reach(job_id)
-        return job_states_to_wire(await self._do.queries.states(list(request.job_ids)))
+        who, owner = caller(), self._do.sight.owner(caller())
+        if who.role is Role.JOB:
+            for job_id in request.job_ids:
+                await self._do.sight.check(who, job_id)
+        return job_states_to_wire(await self._do.queries.states(list(request.job_ids), owner))
 
     async def terminate_job(self, request: Controller.TerminateJobRequest, ctx: Any, /) -> job_pb2.Empty:
         if caller().role is Role.FEDERATION_PEER:
             nonce = optional_word(request.handoff_nonce, MAX_NONCE_CHARS, "handoff_nonce")
             await self._do.inbound.cancel(caller(), request.job_id, nonce)
         else:
+            if caller().role is not Role.JOB:
+                await self._do.sight.check(caller(), request.job_id)
             await self._do.canceller.cancel(caller(), request.job_id)
         return job_pb2.Empty()
 
     async def list_jobs(self, request: Controller.ListJobsRequest, ctx: Any, /) -> Controller.ListJobsResponse:
         query = job_query_from_wire(request.query, self._do.limits)
-        return job_page_to_wire(await self._do.queries.jobs(within_reach(query)), query.sort)
+        return job_page_to_wire(await self._do.queries.jobs(self._do.sight.narrowed(caller(), query)), query.sort)
 
     async def get_task_status(
         self, request: Controller.GetTaskStatusRequest, ctx: Any, /
     ) -> Controller.GetTaskStatusResponse:
         job_id = str(parse_task_id(request.task_id)[0])
-        check_reach(job_id)
-        if caller().role is Role.FEDERATION_PEER:
-            await self._do.inbound.may_read(caller(), job_id)
+        await self._do.sight.check(caller(), job_id)
         view, task = await self._do.queries.task(request.task_id)
         return Controller.GetTaskStatusResponse(
             task=task_to_wire(task), job_resources=resources_to_wire(view.job.spec.resources)
         )
 
     async def list_tasks(self, request: Controller.ListTasksRequest, ctx: Any, /) -> Controller.ListTasksResponse:
-        check_reach(request.job_id)
-        if caller().role is Role.FEDERATION_PEER:
-            await self._do.inbound.may_read(caller(), request.job_id)
+        await self._do.sight.check(caller(), request.job_id)
         tasks = await self._do.queries.tasks(request.job_id)
         return Controller.ListTasksResponse(tasks=[task_to_wire(task) for task in tasks])
 
@@ -123,7 +128,11 @@ class ControllerHandlers:
         return Controller.ListBackendsResponse(backends=[backend_to_wire(b) for b in await self._counted_backends()])
 
     async def list_peers(self, request: Controller.ListPeersRequest, ctx: Any, /) -> Controller.ListPeersResponse:
-        return Controller.ListPeersResponse(peers=[peer_to_wire(p) for p in await self._do.federation.views()])
+        peers, owner = await self._do.federation.views(), self._do.sight.owner(caller())
+        if owner is not None:
+            counts = await self._do.queries.handed_off_of(owner)
+            peers = [replace(peer, active_jobs=counts.get(peer.peer_id, 0), orphans=()) for peer in peers]
+        return Controller.ListPeersResponse(peers=[peer_to_wire(peer) for peer in peers])
 
     async def federation_sync(
         self, request: Controller.FederationSyncRequest, ctx: Any, /
@@ -138,15 +147,13 @@ class ControllerHandlers:
         return job_pb2.GetCurrentUserResponse(user_id=who.user, role=who.role.value, display_name=who.principal)
 
     async def list_users(self, request: Controller.ListUsersRequest, ctx: Any, /) -> Controller.ListUsersResponse:
-        users = await self._do.queries.users()
-        if caller().role is Role.JOB:
-            users = [user for user in users if user.user == caller().user]
-        return users_to_wire(users, self._do.role_of)
+        return users_to_wire(await self._do.queries.users(self._do.sight.owner(caller())), self._do.role_of)
 
     async def exec_in_container(
         self, request: Controller.ExecInContainerRequest, ctx: Any, /
     ) -> Controller.ExecInContainerResponse:
         argv = no_nul(request.command, "command")
+        await self._do.sight.check_task(caller(), request.task_id)
         return exec_result_to_wire(await self._do.reach.exec(caller(), request.task_id, argv, request.timeout_seconds))
 
     async def set_user_budget(
@@ -165,7 +172,7 @@ class ControllerHandlers:
         raise _not_built("ListUserBudgets")
 
     async def _counted_backends(self) -> tuple[BackendSummary, ...]:
-        counts = await self._do.queries.task_counts_here()
+        counts = await self._do.queries.task_counts_here(self._do.sight.owner(caller()))
         return tuple(
             replace(
                 summary,

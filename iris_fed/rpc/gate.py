@@ -1,9 +1,9 @@
 """What every request passes: who asks, whether the role may, and what errors leave."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import structlog
@@ -11,12 +11,12 @@ from connectrpc.errors import ConnectError
 from connectrpc.request import RequestContext
 
 from iris_fed.auth.authenticator import Authenticator
-from iris_fed.auth.identity import Identity, Role
+from iris_fed.auth.identity import Identity
+from iris_fed.auth.network import Network, client_address
 from iris_fed.auth.policy import check_allowed
 from iris_fed.clock import Entropy
 from iris_fed.controller.reach import MAX_EXEC_S
-from iris_fed.errors import DeadlineExceeded, IrisFedError, PermissionDenied
-from iris_fed.model.jobs import JobQuery
+from iris_fed.errors import DeadlineExceeded, IrisFedError
 from iris_fed.model.limits import MAX_LONG_POLL_MS
 from iris_fed.rpc.errors import to_connect, to_internal
 from iris_fed.telemetry import get_logger
@@ -39,38 +39,33 @@ def caller() -> Identity:
     return _caller.get()
 
 
-def check_reach(job_id: str) -> None:
-    """Raises PermissionDenied when a task asks for a job that is not its own or below it."""
-    if not caller().may_reach(job_id):
-        raise PermissionDenied(f"a task sees only its own job {caller().subtree} and what is below it")
+@dataclass(frozen=True, slots=True)
+class GateTerms:
+    """What the operator decides at the gate. `proxies` are believed about a client's address, for the log."""
 
-
-def within_reach(query: JobQuery) -> JobQuery:
-    """A task's listing holds only what is below its own job."""
-    if caller().role is not Role.JOB:
-        return query
-    below = caller().subtree + "/"
-    if query.job_id_prefix and not query.job_id_prefix.startswith(below):
-        check_reach(query.job_id_prefix)
-    return replace(query, job_id_prefix=query.job_id_prefix if query.job_id_prefix.startswith(below) else below)
+    dashboard_reads_content: bool = False
+    proxies: Sequence[Network] = ()
 
 
 class Gate:
     """Runs before the body is read: authenticates, checks the policy table, names the request."""
 
-    def __init__(self, authenticator: Authenticator, entropy: Entropy) -> None:
+    def __init__(self, authenticator: Authenticator, entropy: Entropy, terms: GateTerms | None = None) -> None:
         self._authenticator = authenticator
         self._entropy = entropy
+        self._terms = terms or GateTerms()
 
     async def on_start(self, ctx: RequestContext[Any, Any]) -> None:
         method = f"{ctx.method.service_name}/{ctx.method.name}"
         structlog.contextvars.bind_contextvars(request=self._entropy.token()[:12], method=ctx.method.name)
-        headers = {name.lower(): value for name, value in ctx.request_headers.items()}
+        headers = _joined(ctx.request_headers.allitems())
+        peer = ctx.client_address or ""
         try:
-            identity = await self._authenticator.authenticate(headers)
-            check_allowed(identity, method)
+            identity = await self._authenticator.authenticate(headers, peer)
+            check_allowed(identity, method, dashboard_reads_content=self._terms.dashboard_reads_content)
         except IrisFedError as error:
-            log.warning("rpc.denied", code=error.code.value, client=ctx.client_address, reason=error.message)
+            client = client_address(peer, headers.get("x-forwarded-for", ""), self._terms.proxies)
+            log.warning("rpc.denied", code=error.code.value, client=client, reason=error.message)
             raise to_connect(error) from None
         structlog.contextvars.bind_contextvars(caller=identity.principal)
         _caller.set(identity)
@@ -109,3 +104,12 @@ class Errors:
             raise
         except Exception as error:
             raise to_internal(error, ctx.method.name) from None
+
+
+def _joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """By lower-case name. One that is sent twice becomes a list, as HTTP has it: two credentials are none."""
+    joined: dict[str, str] = {}
+    for name, value in headers:
+        name = name.lower()
+        joined[name] = f"{joined[name]}, {value}" if name in joined else value
+    return joined

@@ -13,6 +13,7 @@ from iris_fed.backends.base import AttemptEnd, Backend, Building, Ended, EndKind
 from iris_fed.backends.local import cgroup, procfs
 from iris_fed.backends.local.backend import LocalBackend
 from iris_fed.backends.local.client import wait_for_exit
+from iris_fed.backends.local.files import ATTEMPTS, SECRETS
 from iris_fed.backends.local.settings import LocalSettings
 from iris_fed.backends.scripted import ScriptedBackend, ScriptedEngine
 from iris_fed.clock import SystemClock
@@ -153,6 +154,10 @@ class Harness(ABC):
         """How often the puppet's program was started."""
 
     @abstractmethod
+    def secret_files(self, uid: str) -> dict[str, str]:
+        """What an attempt could read of its secret files now."""
+
+    @abstractmethod
     def _make(self) -> Backend: ...
 
     @abstractmethod
@@ -200,6 +205,9 @@ class ScriptedHarness(Harness):
     def runs(self, uid: str) -> int:
         return sum(1 for launched in self._engine.launched if launched.attempt_uid == uid)
 
+    def secret_files(self, uid: str) -> dict[str, str]:
+        return dict(self._engine.attempts[uid].secrets)
+
     def _make(self) -> Backend:
         return ScriptedBackend(self._Now(self), self._engine)
 
@@ -241,16 +249,16 @@ class LocalHarness(Harness):
         self._spoken += 1
         words = self.folder / f"words-{self._spoken}"
         words.write_bytes(data)
-        self._pull(uid, f"say {words}")
+        self.pull(uid, f"say {words}")
 
     async def exit(self, uid: str, code: int) -> None:
-        self._pull(uid, f"exit {code}")
+        self.pull(uid, f"exit {code}")
 
     async def finish_setup(self, uid: str) -> None:
         (self.folder / "gate").write_text("go\n")
 
     async def die(self, uid: str, number: signal.Signals) -> None:
-        self._pull(uid, f"die {number.value}")
+        self.pull(uid, f"die {number.value}")
 
     async def expire(self, uid: str) -> None:
         """The launcher's own clock does it."""
@@ -263,9 +271,16 @@ class LocalHarness(Harness):
         runs = self.folder / f"runs-{uid}"
         return len(runs.read_text().splitlines()) if runs.exists() else 0
 
+    def secret_files(self, uid: str) -> dict[str, str]:
+        folder = self.attempt_folder(uid) / SECRETS
+        return {path.name: path.read_text() for path in folder.iterdir()} if folder.exists() else {}
+
+    def attempt_folder(self, uid: str) -> Path:
+        return self.state_dir / ATTEMPTS / uid
+
     def launcher_pid(self) -> int:
         """Raises ValueError unless exactly one launcher of this state directory lives."""
-        (pid,) = [pid for pid in self.processes() if b"launcher.py" in _command(pid) and self._is_first(pid)]
+        (pid,) = [pid for pid in self.processes() if b"/launcher.py" in _command(pid) and self._is_first(pid)]
         return pid
 
     def processes(self) -> list[int]:
@@ -277,9 +292,9 @@ class LocalHarness(Harness):
     def _is_first(self, pid: int) -> bool:
         """A warden is a fork of the launcher and looks like it."""
         stat = procfs.read_stat(pid)
-        return stat is not None and b"launcher.py" not in _command(stat.ppid)
+        return stat is not None and b"/launcher.py" not in _command(stat.ppid)
 
-    def _pull(self, uid: str, line: str) -> None:
+    def pull(self, uid: str, line: str) -> None:
         os.write(self._strings[uid], line.encode() + b"\n")
 
     def _make(self) -> Backend:

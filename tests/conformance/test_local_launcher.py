@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +18,8 @@ from iris_fed.backends.local.client import connect, wait_for_exit
 from iris_fed.backends.local.files import Record
 from iris_fed.backends.local.launcher_connection import MAX_PENDING_BYTES, Connection
 from iris_fed.backends.local.launcher_loop import Loop
-from iris_fed.backends.local.records import AttemptRecord
+from iris_fed.backends.local.records import AttemptRecord, Records
+from iris_fed.backends.local.tracker import Tracker
 from tests.conformance.conftest import SETTINGS
 from tests.conformance.harness import PATIENCE_S, LocalHarness
 
@@ -102,6 +105,46 @@ async def test_the_launchers_own_record_decides_whether_a_uid_was_started(local:
     assert (await client.request("launch", **launch))["known"]
     assert local.runs("a") == 1
     await client.close()
+
+
+async def test_a_kill_that_finds_the_launcher_dead_ends_the_attempt_all_the_same(local: LocalHarness) -> None:
+    backend, witness = await local.open()
+    await backend.launch(local.puppet("a"))
+    await witness.until_running("a")
+    launcher = local.launcher_pid()
+    os.kill(launcher, signal.SIGKILL)
+    assert await asyncio.to_thread(wait_for_exit, launcher, PATIENCE_S)
+    await backend.kill("a")
+    assert (await witness.until_ended("a")).end.kind is EndKind.KILLED
+
+
+async def test_an_end_that_is_told_while_the_disk_is_first_read_is_not_missed(
+    local: LocalHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, witness = await local.open()
+    await first.launch(local.puppet("a"))
+    await witness.until_running("a")
+    await local.crash(first)
+    told = threading.Event()
+    hear, read = Tracker.hear, Records.started
+
+    def heard(tracker: Tracker, event: Record) -> None:
+        hear(tracker, event)
+        if event["event"] == "ended":
+            told.set()
+
+    def ends_meanwhile(records: Records) -> tuple[set[str], list[AttemptRecord]]:
+        found = read(records)
+        local.pull("a", "exit 4")
+        assert told.wait(PATIENCE_S)
+        return found
+
+    monkeypatch.setattr(Tracker, "hear", heard)
+    monkeypatch.setattr(Records, "started", ends_meanwhile)
+    second, witness = await local.open()
+    monkeypatch.undo()
+    assert (await witness.until_ended("a")).end.exit_code == 4
+    await second.forget("a")
 
 
 async def test_what_is_no_request_ends_the_connection_not_the_launcher(local: LocalHarness) -> None:

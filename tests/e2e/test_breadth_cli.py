@@ -395,3 +395,26 @@ def test_the_shell_is_offered_jobs_peers_and_backends(hub: Cluster) -> None:
     assert after_tab("job", "run", "--target-cluster", "l") == ["lab"]
     assert after_tab("job", "list", "--backend", "l") == ["local"]
     assert after_tab("peer", "check", "x") == []
+
+
+def test_the_files_of_all_tasks_come_each_into_a_folder_of_its_own(hub: Cluster, tmp_path: Path) -> None:
+    script = "[ $IRIS_TASK_INDEX = 1 ] || { mkdir out; echo $IRIS_TASK_INDEX >out/which; }"
+    flags = ("--name", "spread", "--gpu", "H100", "--replicas", "3")
+    assert hub.run("job", "run", *flags, "--", "sh", "-c", script).code == 0
+    some = hub.run("job", "fetch", "spread", "out", str(tmp_path / "all"), "--all-tasks")
+    assert some.code == 1
+    assert "spread/1: out does not exist" in some.err
+    assert "2 files in" in some.err
+    brought = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert brought == {"all/0/out/which": "0\n", "all/2/out/which": "2\n"}
+    again = hub.json("job", "fetch", "spread", "out", str(tmp_path / "all"), "--all-tasks", code=1)
+    assert (again["receivedBytes"], again["keptBytes"], list(again["missing"])) == ("0", "4", ["1"])
+    one = hub.run("job", "fetch", "spread", "out/which", str(tmp_path), "--task", "2")
+    assert (one.code, (tmp_path / "which").read_text()) == (0, "2\n")
+    assert hub.run("job", "files", "spread", "out", "--task", "2").out == hub.run("job", "files", "spread/2", "out").out
+    both, none = hub.run_all(
+        ("job", "fetch", "spread/2", "out", str(tmp_path), "--all-tasks"),
+        ("job", "fetch", "spread", "nothing", str(tmp_path), "--all-tasks"),
+    )
+    assert (both.code, "a task is named already" in both.err) == (2, True)
+    assert (none.code, "none of the job's tasks has it" in none.err) == (125, True)

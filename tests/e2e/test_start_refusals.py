@@ -28,7 +28,7 @@ def lab(tmp_path: Path, own: list[Cluster]) -> Cluster:
 
 
 MISTAKES: list[tuple[dict[str, object], str]] = [
-    ({"listen": {"host": "0.0.0.0"}}, "listen.host: '0.0.0.0' is not a loopback address"),
+    ({"listen": {"host": "0.0.0.0"}, "auth": {}}, "listen.host: '0.0.0.0' is not a loopback address"),
     ({"peers": [{"name": "far", "address": "http://far.example.org"}]}, "use https://far.example.org"),
     ({"auth": {"signing_key": "file:absent.pem", "nonce_key": "file:nonce.key"}}, "absent.pem"),
     ({"auth": {"signing_key": "file:nonce.key", "nonce_key": "file:signing-key.pem"}}, "auth.signing_key"),
@@ -43,7 +43,7 @@ def test_a_configuration_that_cannot_work_is_refused(tmp_path: Path, own: list[C
     def refusal(number: int, settings: dict[str, object]) -> str:
         lab = Cluster.make(tmp_path, "lab", directory=f"lab-{number}")
         own.append(lab)
-        peers = {"peers": [{"name": "hub", "address": "http://127.0.0.1:9"}]} if "auth" in settings else {}
+        peers = {"peers": [{"name": "hub", "address": "http://127.0.0.1:9"}]} if settings.get("auth") else {}
         lab.settings |= peers | settings
         return _refusal(lab)
 

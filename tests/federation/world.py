@@ -66,7 +66,8 @@ async def until(found: Callable[[], Awaitable[T]], within_s: float = WITHIN_S) -
 
 @dataclass
 class Cluster:
-    """One controller. `peers` are whom it hands jobs to, `trusts` whose jobs it takes (requester: submitters)."""
+    """One controller. `peers` are whom it hands jobs to, `trusts` whose jobs it takes (requester: submitters).
+    `auth` holds further settings of that section."""
 
     world: "World"
     name: str
@@ -77,6 +78,7 @@ class Cluster:
     federation: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
     retention: Mapping[str, Any] = field(default_factory=dict)
+    auth: Mapping[str, Any] = field(default_factory=dict)
     controller: Controller | None = None
     served: Served | None = None
     _task: asyncio.Task[None] | None = None
@@ -205,7 +207,7 @@ class Cluster:
             "state_dir": self.state_dir,
             "backends": [LocalBackendSettings(id=name) for name in self.engines],
             "peers": [PeerSettings(name=peer, address=self.world.url(peer)) for peer in self.peers],
-            "auth": auth,
+            "auth": auth | dict(self.auth),
             "federation": FEDERATION | dict(self.federation),
             "limits": dict(self.limits),
             "retention": dict(self.retention),

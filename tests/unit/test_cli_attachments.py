@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from iris_fed.cli import command
-from iris_fed.cli.job_attachments import MAX_FILES_BYTES, MAX_SECRET_BYTES, Attachments, read_files, read_secrets
+from iris_fed.cli.job_attachments import (
+    FILES,
+    MAX_FILES_BYTES,
+    MAX_SECRET_BYTES,
+    Attachments,
+    read_files,
+    read_secrets,
+)
 from iris_fed.cli.job_describe import constraint_text
 from iris_fed.cli.job_exec import timeout_seconds
 from iris_fed.cli.job_list import more_text
@@ -27,13 +34,13 @@ def test_each_flag_of_a_larger_job_reaches_the_request() -> None:
         max_task_failures=3,
         max_retries_preemption=4,
     )
-    attachments = Attachments({"TOKEN": SECRET}, {"conf/a.yaml": b"a: 1"}, b"zip")
+    attachments = Attachments({"TOKEN": SECRET}, {"conf/a.yaml": b"a: 1"}, b"zip", {"key.pem": SECRET})
     request = build_request(flags, ["train"], {}, "x", attachments)
     assert [constraint_text(one) for one in request.constraints] == ["region=eu (preferred)", "driver>=550 (preferred)"]
     assert list(request.entrypoint.setup_commands) == ["pip install x", "make"]
     assert (request.setup_timeout.milliseconds, request.coscheduling.group_by) == (600_000, "backend")
     assert (request.max_task_failures, request.max_retries_preemption) == (3, 4)
-    assert dict(request.environment.secrets) == {"TOKEN": SECRET}
+    assert dict(request.environment.secrets) == {"TOKEN": SECRET, "file:key.pem": SECRET}
     assert dict(request.entrypoint.workdir_files) == {"conf/a.yaml": b"a: 1"}
     assert request.bundle_blob == b"zip"
 
@@ -57,13 +64,21 @@ def test_a_secret_is_read_from_a_variable_or_a_file(tmp_path: Path) -> None:
     assert read_secrets(references, {"MINE": SECRET}) == {"A": SECRET, "B": SECRET, "C": "two\nlines\n"}
 
 
+def test_a_secret_file_is_sent_as_it_is_to_its_last_newline(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("two\nlines\n\n")
+    references = [f"id_rsa.pem=file:{tmp_path}/key", ".netrc=env:MINE"]
+    assert read_secrets(references, {"MINE": SECRET}, FILES) == {"id_rsa.pem": "two\nlines\n\n", ".netrc": SECRET}
+
+
+@pytest.mark.parametrize("flag", ["--secret", "--secret-file"])
 @pytest.mark.parametrize(
     ("reference", "says"),
     [
         (SECRET, "NAME=env:VARIABLE"),
         (f"TOKEN={SECRET}", "TOKEN=env:VARIABLE"),
         (f"TOKEN=value:{SECRET}", "TOKEN=env:VARIABLE"),
-        (f"{SECRET}=env:X", "NAME=env:VARIABLE"),
+        (f"{SECRET}/=env:X", "NAME=env:VARIABLE"),
+        (f"../{SECRET}=env:X", "NAME=env:VARIABLE"),
         ("TOKEN=env:", "TOKEN=env:VARIABLE"),
         ("TOKEN=env:UNSET", "UNSET is not set"),
         ("TOKEN=file:/nonexistent", "no file /nonexistent"),
@@ -71,11 +86,12 @@ def test_a_secret_is_read_from_a_variable_or_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_secret_that_was_typed_in_place_is_refused_and_not_repeated(
-    capsys: pytest.CaptureFixture[str], reference: str, says: str
+    capsys: pytest.CaptureFixture[str], flag: str, reference: str, says: str
 ) -> None:
-    assert command(["job", "run", "--controller", "http://127.0.0.1:1", "--secret", reference, "--", "true"]) == 2
+    assert command(["job", "run", "--controller", "http://127.0.0.1:1", flag, reference, "--", "true"]) == 2
     shown = capsys.readouterr()
     assert says in shown.err
+    assert flag in shown.err
     assert SECRET not in shown.err + shown.out
 
 
@@ -89,7 +105,7 @@ def test_a_secret_that_no_variable_can_hold_is_refused_without_its_value(tmp_pat
 def test_neither_the_shown_command_line_nor_a_printed_request_of_the_flags_holds_a_secret() -> None:
     typed = ["job", "run", "--secret", "TOKEN=env:MINE", "--", "train"]
     assert shown_argv(typed, 1) == ["iris-fed", *typed]
-    assert SECRET not in repr(Attachments({"TOKEN": SECRET}))
+    assert SECRET not in repr(Attachments({"TOKEN": SECRET}, secret_files={"key": SECRET}))
 
 
 def test_single_files_keep_their_name_or_get_another(tmp_path: Path) -> None:

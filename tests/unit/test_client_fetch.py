@@ -11,8 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from iris_fed.client.fetch import Fetched, fetch
+from iris_fed.client.fetch_tasks import fetch_tasks
 from iris_fed.client.file_stream import Piece
-from iris_fed.errors import Aborted, FailedPrecondition, InvalidArgument, IrisFedError, ResourceExhausted, Unavailable
+from iris_fed.errors import (
+    Aborted,
+    FailedPrecondition,
+    InvalidArgument,
+    IrisFedError,
+    NotFound,
+    ResourceExhausted,
+    Unavailable,
+)
 from iris_fed.rpc.gen.irisfed.cluster_pb2 import FileEntry, ListFilesResponse
 
 MODIFIED_MS = 1_700_000_000_123
@@ -239,3 +248,58 @@ async def test_however_often_it_is_cut_the_end_is_the_whole_and_no_byte_comes_tw
     assert _here(root) == files
     assert done.received_bytes + done.kept_bytes == sum(map(len, files.values()))
     assert os.listdir(root) or not files
+
+
+@dataclass
+class Lacking(Attempt):
+    """A task without the path that is asked for."""
+
+    async def list(self, path: str) -> ListFilesResponse:
+        raise NotFound(f"{self.key}: {path} does not exist")
+
+
+def _tasks(*found: dict[str, bytes] | None) -> list[Attempt]:
+    return [
+        Lacking({}, key=f"/me/job/{index}") if files is None else Attempt(files, key=f"/me/job/{index}")
+        for index, files in enumerate(found)
+    ]
+
+
+async def test_each_task_has_a_folder_of_its_own_and_those_that_lack_the_path_are_named(tmp_path: Path) -> None:
+    tasks = _tasks({"out/a": b"zero"}, None, {"out/a": b"two", "out/b": b"2", "x": b"no"})
+    shown: list[str] = []
+    done = await fetch_tasks(
+        tasks.__getitem__, range(3), "out", tmp_path, progress=lambda path, done, size: shown.append(path)
+    )
+    assert _here(tmp_path) == {"0/out/a": b"zero", "2/out/a": b"two", "2/out/b": b"2"}
+    assert (set(done.tasks), done.missing) == ({0, 2}, {1: "/me/job/1: out does not exist"})
+    assert done.total == Fetched(files=3, received_bytes=8)
+    assert set(shown) == {"0/out/a", "2/out/a", "2/out/b"}
+
+
+async def test_several_tasks_go_on_where_they_were_cut(tmp_path: Path) -> None:
+    tasks = _tasks({"f": b"0123456789"}, {"f": b"abcdefghij"})
+    tasks[1].cut_after = 6
+    with pytest.raises(Unavailable):
+        await fetch_tasks(tasks.__getitem__, range(2), "f", tmp_path)
+    tasks[1].cut_after = None
+    done = await fetch_tasks(tasks.__getitem__, range(2), "f", tmp_path)
+    assert (tasks[0].asked, tasks[1].asked) == ([("f", 0)], [("f", 0), ("f", 6)])
+    assert done.tasks == {0: Fetched(1, 0, 10), 1: Fetched(1, 4, 6)}
+    assert _here(tmp_path) == {"0/f": b"0123456789", "1/f": b"abcdefghij"}
+
+
+@pytest.mark.parametrize("max_bytes", [7, 8])
+async def test_the_bound_holds_for_all_tasks_together(tmp_path: Path, max_bytes: int) -> None:
+    tasks = _tasks({"f": b"1234"}, {"f": b"5678"})
+    if max_bytes == 8:
+        assert (await fetch_tasks(tasks.__getitem__, range(2), "f", tmp_path, max_bytes=8)).total.files == 2
+        return
+    with pytest.raises(ResourceExhausted, match="would bring it over 7 bytes"):
+        await fetch_tasks(tasks.__getitem__, range(2), "f", tmp_path, max_bytes=max_bytes)
+    assert _here(tmp_path) == {"0/f": b"1234"}
+
+
+async def test_what_no_task_has_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"none of the job's tasks has it; /me/job/0: f does not exist"):
+        await fetch_tasks(_tasks(None, None).__getitem__, range(2), "f", tmp_path)

@@ -17,7 +17,8 @@ from iris_fed.model.states import LIVE_TASK_STATES, TERMINAL_TASK_STATES, JobSta
 
 ENDS = st.sampled_from(
     [
-        AttemptEnd(EndKind.EXITED, 0),
+        # As often as all failures together, so that many jobs come to a good end.
+        *[AttemptEnd(EndKind.EXITED, 0)] * 6,
         AttemptEnd(EndKind.EXITED, 3),
         AttemptEnd(EndKind.SIGNALED, 137, 9),
         AttemptEnd(EndKind.KILLED, 143, 15),
@@ -37,18 +38,24 @@ class JobMachine(RuleBasedStateMachine):
 
     draft: Draft
     now = 1_000
+    rounds = 0
     ended: Job | None = None
 
     @initialize(
-        replicas=st.integers(1, 3), failure=st.integers(0, 2), preemption=st.integers(0, 2), lost=st.integers(0, 2)
+        replicas=st.integers(1, 3),
+        failure=st.integers(0, 2),
+        preemption=st.integers(0, 2),
+        lost=st.integers(0, 2),
+        gang=st.booleans(),
     )
-    def submit(self, replicas: int, failure: int, preemption: int, lost: int) -> None:
+    def submit(self, replicas: int, failure: int, preemption: int, lost: int, gang: bool) -> None:
         spec = JobSpec(
             ("true",),
             replicas=replicas,
             max_retries_failure=failure,
             max_retries_preemption=preemption,
             max_task_failures=lost,
+            coscheduling_group_by="rack" if gang else None,
         )
         job = new_job(Submission("/a/b", spec), "/a/b", "a", "a@lab", self.now)
         self.draft = Draft(job, [Task(job_uid=0, index=index, submitted_ms=self.now) for index in range(replicas)])
@@ -56,9 +63,12 @@ class JobMachine(RuleBasedStateMachine):
     @rule(pick=PICK)
     def place(self, pick: int) -> None:
         waiting = [index for index, task in self.draft.tasks.items() if task.state is TaskState.PENDING]
-        if waiting and self.draft.queued_tasks:
-            self._tick()
-            index = waiting[pick % len(waiting)]
+        together = self.draft.job.spec.is_gang
+        if not waiting or not self.draft.queued_tasks or (together and self._live()):
+            return
+        self._tick()
+        self.rounds += 1
+        for index in waiting if together else [waiting[pick % len(waiting)]]:
             lifecycle.assign(self.draft, index, f"{index}@{self.now}", "local", "node", self.now)
 
     @rule(pick=PICK)
@@ -142,6 +152,27 @@ class JobMachine(RuleBasedStateMachine):
         assert self.draft.job.failure_count == sum(task.failure_count for task in self.draft.tasks.values())
 
     @invariant()
+    def members_of_a_gang_run_together_or_are_being_stopped_for_the_next_round(self) -> None:
+        if self.draft.job.spec.is_gang and self.draft.counts[TaskState.PENDING]:
+            assert all(attempt.kill_requested_ms is not None for attempt in self._live())
+
+    @invariant()
+    def a_round_of_a_gang_is_charged_once(self) -> None:
+        job = self.draft.job
+        if job.spec.is_gang and job.stop_state is None:
+            assert job.failure_count + job.preemption_count <= self.rounds
+
+    @invariant()
+    def only_a_gang_ends_an_attempt_for_anothers_sake(self) -> None:
+        states = {attempt.state for attempt in self.draft.attempts.values()}
+        assert self.draft.job.spec.is_gang or TaskState.COSCHED_FAILED not in states
+
+    @invariant()
+    def a_gang_succeeds_only_with_all_its_members(self) -> None:
+        if self.draft.job.spec.is_gang and self.draft.job.state is JobState.SUCCEEDED:
+            assert self.draft.counts[TaskState.SUCCEEDED] == self.draft.job.task_count
+
+    @invariant()
     def an_end_is_kept(self) -> None:
         if self.ended is not None:
             assert self.draft.job == self.ended
@@ -150,6 +181,9 @@ class JobMachine(RuleBasedStateMachine):
             succeeded = self.draft.job.state is JobState.SUCCEEDED
             assert succeeded == (self.draft.job.error == "")
             assert succeeded == (self.draft.job.exit_code == 0)
+
+    def _live(self) -> list[Attempt]:
+        return [attempt for attempt in self.draft.attempts.values() if attempt.state in LIVE_TASK_STATES]
 
     def _attempt(self, pick: int) -> tuple[int, int]:
         keys = sorted(self.draft.attempts)
@@ -160,4 +194,4 @@ class JobMachine(RuleBasedStateMachine):
 
 
 TestJobMachine = JobMachine.TestCase
-TestJobMachine.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+TestJobMachine.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)

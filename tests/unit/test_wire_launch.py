@@ -68,12 +68,13 @@ device = st.none() | st.one_of(
 )
 resources = st.builds(Resources, st.integers(0, 10**6), st.integers(0, 2**45), st.integers(0, 2**45), device)
 retries = st.integers(0, 1_000)
+secrets = st.dictionaries(words.map(lambda name: name.replace("=", "_")) | st.just("file:key"), anything, max_size=3)
 specs = st.builds(
     JobSpec,
     argv=st.tuples(words, anything),
     resources=resources,
     env=variables,
-    secrets=variables,
+    secrets=secrets,
     constraints=st.tuples(st.lists(constraint, max_size=3), pin).map(lambda two: tuple(two[0] + two[1])),
     ports=st.lists(st.sampled_from(["http", "grpc-web", "x_1"]), unique=True).map(tuple),
     replicas=st.integers(1, 10_000),
@@ -86,7 +87,6 @@ specs = st.builds(
     setup_commands=st.lists(anything, max_size=2).map(tuple),
     setup_scripts=st.lists(anything, max_size=2).map(tuple),
     workdir_files=st.dictionaries(parts, st.binary(max_size=9), max_size=2),
-    workdir_file_refs=st.dictionaries(parts, words, max_size=2),
     bundle_id=st.just("") | words,
     coscheduling_group_by=st.none() | words,
     preemption_policy=st.integers(0, 2),
@@ -206,6 +206,12 @@ HANDOFF = {"requesterId": "hub", "ownerPrincipal": "alice", "submittingUser": "a
         ({"environment": {"envVars": {"": "x"}}}, "environment.env_vars", "no name of a variable"),
         ({"environment": {"envVars": {"A=B": "x"}}}, "environment.env_vars", "'A=B' is no name"),
         ({"environment": {"secrets": {"A\0": "x"}}}, "environment.secrets", "no name of a variable"),
+        *(
+            ({"environment": {"secrets": {f"file:{name}": "x"}}}, "environment.secrets", "no name of a secret file")
+            for name in ("", ".", "..", "a/b", "/etc/x", "../x", "a\n", "a b", "\u00e9", "x" * 129)
+        ),
+        ({"environment": {"secrets": {f"file:{n}": "" for n in range(65)}}}, "environment.secrets", "most 64 entries"),
+        ({"environment": {"secrets": {"file:key": "hunter2" * 20_000}}}, "environment", "at most 131072"),
         ({"environment": {"envVars": {"A": "x\0"}}}, "environment.env_vars", "the value of A holds a NUL"),
         ({"environment": {"envVars": {"A": "x" * 131_072}}}, "environment", "at most 131072"),
         ({"environment": {"setupScripts": ["a\0"]}}, "environment.setup_scripts[0]", "NUL"),
@@ -238,8 +244,8 @@ HANDOFF = {"requesterId": "hub", "ownerPrincipal": "alice", "submittingUser": "a
         ({"submitArgv": ["\0"]}, "submit_argv[0]", "NUL"),
         (argv("true") | {"entrypoint": {**argv("true")["entrypoint"], "workdirFiles": {"../x": ""}}},
          "entrypoint.workdir_files", "'../x' is no file below"),
-        (argv("true") | {"entrypoint": {**argv("true")["entrypoint"], "workdirFileRefs": {"/etc/x": "r"}}},
-         "entrypoint.workdir_file_refs", "'/etc/x' is no file below"),
+        (argv("true") | {"entrypoint": {**argv("true")["entrypoint"], "workdirFileRefs": {"a": "r"}}},
+         "entrypoint.workdir_file_refs", "send the contents in entrypoint.workdir_files, or a workspace"),
         ({"federation": {**HANDOFF, "requesterId": "Hub"}}, "federation.requester_id", "no cluster name"),
         ({"federation": {**HANDOFF, "ownerPrincipal": "a/b"}}, "federation.owner_principal", "no legal name"),
         ({"federation": {**HANDOFF, "submittingUser": ""}}, "federation.submitting_user", "must not be empty"),
@@ -254,6 +260,12 @@ def test_a_bad_field_is_refused_by_its_name(fields: dict[str, Any], field: str, 
     assert caught.value.field == field
     assert words in caught.value.message
     assert len(caught.value.message) < 600
+
+
+def test_secret_files_are_taken_up_to_their_bounds() -> None:
+    names = ["..a", "Az09._-", "x" * 128, *(f".{n}" for n in range(61))]
+    asked = {f"file:{name}": "two\nlines\n" for name in names} | {"TOKEN": "a variable"}
+    assert read(environment={"secrets": asked}).spec.secrets == asked
 
 
 def test_an_operators_lower_limit_holds() -> None:

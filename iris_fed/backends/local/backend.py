@@ -40,6 +40,7 @@ from iris_fed.model.resources import BackendSummary, NodeFree
 
 _SHUTDOWN_PATIENCE_S = 30.0
 _PROMISED_PORTS = 256
+_SECRETS_VARIABLE = "IRIS_SECRETS_DIR"
 
 
 class LocalBackend:
@@ -164,6 +165,8 @@ class LocalBackend:
             await asyncio.wait([live.launch])
         if not self._tracker.kill_orphan(attempt_uid) and attempt_uid in self._tracker.live:
             await self._link.request("kill", uid=attempt_uid)
+            # Its launcher may have died before it heard of this, and the next one knows nothing of it.
+            self._tracker.kill_orphan(attempt_uid)
 
     async def observe(self) -> tuple[Observation, ...]:
         return await self._news.take()
@@ -229,6 +232,7 @@ class LocalBackend:
             return
         except (BackendUnavailable, OSError) as error:
             self._tracker.never_began(uid)
+            await asyncio.to_thread(self._withdraw_secrets, uid)
             raise BackendUnavailable(f"{request.task_id} could not be launched: {error}") from error
         finally:
             live.launch = None
@@ -244,7 +248,10 @@ class LocalBackend:
             token = secrets.token_hex(8)
             argv, marker = ["/bin/sh", str(folder.parent / SCRIPT), *argv], setup_marker(token).decode()
             await asyncio.to_thread(self._records.write_setup, uid, setup_script(request.setup, token))
-        if request.files or request.bundle is not None:
+        env = dict(request.env)
+        if request.secret_files:
+            env[_SECRETS_VARIABLE] = str(folder.parent / files.SECRETS)
+        if request.files or request.bundle is not None or request.secret_files:
             await asyncio.to_thread(self._fill, uid, request)
         devices = live.record.allotment.devices if settings.devices else None
         return await self._link.request(
@@ -253,8 +260,9 @@ class LocalBackend:
             argv=argv,
             marker=marker,
             setup_timeout_ms=request.setup_timeout_ms or 0,
-            env=task_environment(request.env, str(folder), settings.advertise_host, ports, devices),
+            env=task_environment(env, str(folder), settings.advertise_host, ports, devices),
             record=live.record.to_json(),
+            secrets=list(request.secret_files),
             contain="auto" if settings.use_cgroup else "warden",
             output_bytes=settings.output_bytes,
             memory_bytes=request.resources.memory_bytes,
@@ -264,8 +272,16 @@ class LocalBackend:
 
     def _fill(self, uid: str, request: LaunchRequest) -> None:
         """Unless it was started before: what is in there is the task's by now."""
-        if not self._records.was_started(uid):
+        if self._records.was_started(uid):
+            return
+        if request.files or request.bundle is not None:
             workdir.fill(self._records.folder(uid) / files.WORK, request.files, request.bundle)
+        self._records.write_secrets(uid, request.secret_files)
+
+    def _withdraw_secrets(self, uid: str) -> None:
+        """Unless it was started after all: nobody knows yet whether it is tried again."""
+        if not self._records.was_started(uid):
+            self._records.remove_secrets(uid)
 
     async def _own_ports(self, live: Live, request: LaunchRequest) -> Mapping[str, int]:
         ports = request.given_ports or (await self.allot_ports([request])).get(request.attempt_uid, {})

@@ -6,13 +6,16 @@
     attempts/<uid>/exit.json      how it ended; there only when nothing of it runs any more
     attempts/<uid>/output.*       see `logformat`
     attempts/<uid>/work/          its working directory
+    attempts/<uid>/secrets/       its secret files, until it has ended
 
 Standard library only: the launcher imports it too.
 """
 
+import contextlib
 import json
 import os
 import re
+from collections.abc import Iterable
 from typing import Any
 
 LOCK = "launcher.lock"
@@ -23,6 +26,7 @@ ATTEMPT = "attempt.json"
 PROCESS = "process.json"
 EXIT = "exit.json"
 WORK = "work"
+SECRETS = "secrets"
 
 Record = dict[str, Any]
 
@@ -62,6 +66,28 @@ def write_record(folder: str, name: str, record: Record, durable: bool) -> None:
     os.rename(draft, path)
     if durable:
         _sync_folder(folder)
+
+
+def remove_secrets(folder: str, names: Iterable[str] | None = None) -> None:
+    """The secret files of the attempt in `folder`: those named, or all that lie there.
+
+    Also from a directory that the task has closed, but not through a link that it put in its place;
+    folders that it made in there stay. Raises OSError.
+    """
+    try:
+        fd = os.open(os.path.join(folder, SECRETS), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        itself = f"/proc/self/fd/{fd}"
+        os.chmod(itself, 0o700)
+        for name in os.listdir(itself) if names is None else names:
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                os.unlink(name, dir_fd=fd)
+    finally:
+        os.close(fd)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.join(folder, SECRETS))
 
 
 def _sync_folder(folder: str) -> None:

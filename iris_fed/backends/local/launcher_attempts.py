@@ -8,6 +8,7 @@ import os
 import selectors
 import signal
 import time
+import traceback
 from collections.abc import Callable
 
 from iris_fed.backends.local import cgroup, files, procfs
@@ -45,6 +46,7 @@ class Attempts:
         self._tell = tell
         self._has_output = has_output
         self._children: dict[int, Attempt] = {}
+        self._secrets: dict[str, list[str]] = {}
         self._boot = procfs.boot_id()
         self._sampling = False
         self._on_idle: Callable[[], None] = _nothing
@@ -75,6 +77,7 @@ class Attempts:
         record = {**request["record"], "boot": self._boot, "cgroup": "" if root is None else root.path(uid)}
         # Before the process: should we die now, nobody starts it again.
         files.write_record(folder, files.ATTEMPT, record, durable=True)
+        self._secrets[uid] = list(request.get("secrets", ()))
         program = Program(request["argv"], request["env"], work, self._state_dir)
         output = OutputWriter(folder, int(request["output_bytes"]))
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
@@ -206,6 +209,7 @@ class Attempts:
 
     def _record_end(self, uid: str, folder: str, record: Record) -> None:
         """The end is told when it is on disk: with a full disk, once there is room."""
+        self._remove_secrets(uid, folder)
         try:
             os.makedirs(folder, exist_ok=True)
             files.write_record(folder, files.EXIT, record, durable=False)
@@ -216,6 +220,13 @@ class Attempts:
         self._tell({"event": "ended", "uid": uid, "record": record})
         if not self.alive:
             self._on_idle()
+
+    def _remove_secrets(self, uid: str, folder: str) -> None:
+        """Before anybody hears of the end. What cannot be removed now, the controller's next start removes."""
+        try:
+            files.remove_secrets(folder, self._secrets.pop(uid, ()))
+        except OSError:
+            traceback.print_exc()
 
     def _kill_strays(self) -> bool:
         """A warden was killed: what it held is ours now, among other attempts' orphans. True when

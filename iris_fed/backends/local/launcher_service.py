@@ -4,7 +4,8 @@ Requests carry `id` and `op`; each gets one answer with its `id`, and `error` wh
 
     hello                                   -> pid, protocol
     launch  uid argv env record contain output_bytes memory_bytes timeout_ms grace_s
-            marker setup_timeout_ms         -> known: true when this uid was started before
+            marker setup_timeout_ms secrets (names of files to remove at the end)
+                                            -> known: true when this uid was started before
     kill    uid                             -> {}
     list                                    -> alive: [{uid, started_ms, building, usage}]
     watch   uid offset                      -> alive, end; `output` follows once there is more

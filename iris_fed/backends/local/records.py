@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from iris_fed.backends.base import AttemptEnd, Ended, EndKind
 from iris_fed.backends.local import files
 from iris_fed.backends.local.capacity import Allotment
 from iris_fed.backends.local.files import Record
 from iris_fed.backends.local.setup import SCRIPT
 from iris_fed.model.resources import Usage
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +123,21 @@ class Records:
         (self.state_dir / files.ATTEMPTS).mkdir(mode=0o700, exist_ok=True)
 
     def started(self) -> tuple[set[str], list[AttemptRecord]]:
-        """Uids of all that were ever started here and not forgotten; records of those without an end."""
+        """Uids of all that were ever started here and not forgotten; records of those without an end.
+
+        Of the others no secret stays.
+        """
         known: set[str] = set()
         unfinished: list[AttemptRecord] = []
         for entry in os.scandir(self.state_dir / files.ATTEMPTS):
-            if not os.path.exists(os.path.join(entry.path, files.ATTEMPT)):
-                continue
-            known.add(entry.name)
-            if not os.path.exists(os.path.join(entry.path, files.EXIT)):
+            was_started = os.path.exists(os.path.join(entry.path, files.ATTEMPT))
+            if was_started:
+                known.add(entry.name)
+            if was_started and not os.path.exists(os.path.join(entry.path, files.EXIT)):
                 unfinished.append(self.attempt(entry.name) or _damaged(entry.name))
+            else:
+                # Left by a controller that died before the start, or a launcher after the end.
+                self.remove_secrets(entry.name)
         return known, unfinished
 
     def attempt(self, uid: str) -> AttemptRecord | None:
@@ -153,8 +163,25 @@ class Records:
         if not self.was_started(uid):
             (folder / SCRIPT).write_text(script)
 
+    def write_secrets(self, uid: str, secrets: Mapping[str, str]) -> None:
+        """Readable by this user alone, from their first byte on. Raises OSError."""
+        folder = self.folder(uid) / files.SECRETS
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, text in secrets.items():
+            fd = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "wb") as stream:
+                stream.write(text.encode())
+
+    def remove_secrets(self, uid: str) -> None:
+        """Of an attempt of which nothing runs."""
+        try:
+            files.remove_secrets(str(self.folder(uid)))
+        except OSError as error:
+            log.error("secret files could not be removed", attempt_uid=uid, error=str(error))
+
     def write_end(self, uid: str, record: Record) -> Ended:
         """Only where no launcher is left that could. Raises OSError."""
+        self.remove_secrets(uid)
         files.write_record(str(self.folder(uid)), files.EXIT, record, durable=True)
         return parse_end(uid, record)
 

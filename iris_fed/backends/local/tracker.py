@@ -97,10 +97,11 @@ class Tracker:
 
     async def resume(self, launcher: LauncherClient) -> None:
         """Over a new connection: what runs, and what became of the rest meanwhile."""
-        alive = {one["uid"]: one for one in (await launcher.request("list"))["alive"]}
+        # The disk first: what the launcher tells after its list is told of attempts that are known then.
         if not self._was_read:
             await self._read_disk()
             self._was_read = True
+        alive = {one["uid"]: one for one in (await launcher.request("list"))["alive"]}
         for uid, live in list(self.live.items()):
             if uid in alive:
                 self._started(live, alive[uid]["started_ms"], alive[uid].get("building", False))

@@ -35,9 +35,16 @@ def submission_to_wire(submission: Submission) -> Controller.LaunchJobRequest:
     return request
 
 
-def request_of_job(job: Job) -> Controller.LaunchJobRequest:
-    """What was asked for, for people to see: secrets are masked, bundle and file contents left out."""
+def request_of_job(job: Job, *, content: bool = True) -> Controller.LaunchJobRequest:
+    """What was asked for, for people to see: secrets are masked, bundle and file contents left out.
+
+    Without `content` also what would tell what the job does: command lines, environment, set-up, bundle.
+    """
     spec = replace(job.spec, secrets=dict.fromkeys(job.spec.secrets, MASK), workdir_files={})
+    if not content:
+        spec = replace(
+            spec, argv=(), submit_argv=(), env={}, secrets={}, setup_scripts=(), setup_commands=(), bundle_id=""
+        )
     request = _request(spec)
     request.MergeFrom(Controller.LaunchJobRequest(name=job.job_id, priority_band=band_to_wire(job.band)))
     return request
@@ -76,7 +83,6 @@ def _entrypoint(spec: JobSpec) -> job_pb2.RuntimeEntrypoint:
         setup_commands=spec.setup_commands,
         run_command=job_pb2.CommandEntrypoint(argv=spec.argv),
         workdir_files=spec.workdir_files,
-        workdir_file_refs=spec.workdir_file_refs,
     )
 
 

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from iris_fed.errors import InvalidArgument
 from iris_fed.model import limits
+from iris_fed.model.files import is_secret_file_name
 from iris_fed.model.ids import check_cluster_name, check_component, parse_job_id
 from iris_fed.model.limits import Limits
-from iris_fed.model.spec import Handoff, JobSpec, Submission
+from iris_fed.model.spec import SECRET_FILE, Handoff, JobSpec, Submission
 from iris_fed.model.states import ExistingJobPolicy
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
+from iris_fed.rpc.gen.job import job_pb2
 from iris_fed.rpc.wire.checks import (
     at_most,
     duration_ms,
@@ -26,7 +27,6 @@ from iris_fed.rpc.wire.resources import (
     resources_from_wire,
 )
 
-V = TypeVar("V", bytes, str)
 MAX_NAME_BYTES = 255
 """Of one part of a path: what file systems take."""
 _PORT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -62,8 +62,9 @@ def size_without_bundle(request: Controller.LaunchJobRequest, bounds: Limits) ->
 def spec_from_wire(request: Controller.LaunchJobRequest, bounds: Limits) -> JobSpec:
     """Raises InvalidArgument naming the first field that is illegal."""
     entry, environment = request.entrypoint, request.environment
+    _refuse_references(entry)
     env = _environment(environment.env_vars, "environment.env_vars")
-    secrets = _environment(environment.secrets, "environment.secrets")
+    secrets = _secrets(environment.secrets, "environment.secrets")
     size_within(
         [f"{name}={value}" for names in (env, secrets) for name, value in names.items()],
         bounds.env_bytes,
@@ -86,7 +87,6 @@ def spec_from_wire(request: Controller.LaunchJobRequest, bounds: Limits) -> JobS
         setup_commands=_steps(entry.setup_commands, bounds, "entrypoint.setup_commands"),
         setup_scripts=_steps(environment.setup_scripts, bounds, "environment.setup_scripts"),
         workdir_files=_files(entry.workdir_files, "entrypoint.workdir_files"),
-        workdir_file_refs=_files(entry.workdir_file_refs, "entrypoint.workdir_file_refs"),
         bundle_id=optional_word(request.bundle_id, limits.MAX_KEY_CHARS, "bundle_id"),
         coscheduling_group_by=_group_by(request),
         preemption_policy=known_number("JobPreemptionPolicy", request.preemption_policy, "preemption_policy"),
@@ -146,6 +146,17 @@ def _environment(variables: Mapping[str, str], field: str) -> dict[str, str]:
     return dict(variables)
 
 
+def _secrets(secrets: Mapping[str, str], field: str) -> dict[str, str]:
+    """Variables, and files of the task by `file:NAME`."""
+    files = [key.removeprefix(SECRET_FILE) for key in secrets if key.startswith(SECRET_FILE)]
+    at_most(files, limits.MAX_SECRET_FILES, field)
+    for name in files:
+        if not is_secret_file_name(name):
+            words = "is no name of a secret file: 1 to 128 letters, digits, '.', '_' or '-', not '.' or '..'"
+            raise InvalidArgument(f"{name[:80]!r} {words}", field)
+    return _environment(secrets, field)
+
+
 def _ports(names: Sequence[str]) -> tuple[str, ...]:
     at_most(names, limits.MAX_PORTS, "ports")
     seen: set[str] = set()
@@ -161,7 +172,14 @@ def _ports(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _files(files: Mapping[str, V], field: str) -> dict[str, V]:
+def _refuse_references(entry: job_pb2.RuntimeEntrypoint) -> None:
+    """A job that would start without files that it names is no job to take, ours or a peer's."""
+    if entry.workdir_file_refs:
+        words = "references to files are not followed here: send the contents in entrypoint.workdir_files, "
+        raise InvalidArgument(words + "or a workspace in bundle_blob", "entrypoint.workdir_file_refs")
+
+
+def _files(files: Mapping[str, bytes], field: str) -> dict[str, bytes]:
     at_most(files, limits.MAX_WORKDIR_FILES, field)
     for path in files:
         parts = path.split("/")

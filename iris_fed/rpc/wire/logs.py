@@ -5,7 +5,7 @@ from iris_fed.model import limits
 from iris_fed.model.ids import is_task_id, parse_job_id, parse_task_id, task_id
 from iris_fed.model.logs import LogBatch, LogPosition, LogRequest, TaskLogLine
 from iris_fed.rpc.gen.irisfed import cluster_pb2
-from iris_fed.rpc.wire.checks import INT32_MAX, at_most, clamped, clipped, whole
+from iris_fed.rpc.wire.checks import INT32_MAX, at_most, clamped, clipped, optional_word, whole
 
 MAX_OFFSET = 2**62
 MAX_POSITIONS = 100_000
@@ -23,6 +23,8 @@ def log_request_from_wire(request: cluster_pb2.ReadLogsRequest) -> LogRequest:
         positions=tuple(_position(position, job_id) for position in request.positions),
         follow=request.follow,
         tail_lines=whole(request.tail_lines, 0, INT32_MAX, "tail_lines"),
+        submitted_ms=request.submitted_ms if request.HasField("submitted_ms") else None,
+        nonce=optional_word(request.handoff_nonce, limits.MAX_NONCE_CHARS, "handoff_nonce"),
     )
 
 
@@ -56,6 +58,8 @@ def log_request_to_wire(request: LogRequest) -> cluster_pb2.ReadLogsRequest:
         ],
         follow=request.follow,
         tail_lines=request.tail_lines,
+        submitted_ms=request.submitted_ms,
+        handoff_nonce=request.nonce,
     )
 
 

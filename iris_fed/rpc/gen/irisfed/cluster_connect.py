@@ -21,7 +21,7 @@ from connectrpc.protocol import ProtocolType
 from connectrpc.server import ConnectASGIApplication, ConnectWSGIApplication, DEFAULT_READ_MAX_BYTES, Endpoint, EndpointSync
 from pyqwest import Client, SyncClient
 
-from .cluster_pb2 import CheckAdmissionRequest, CheckAdmissionResponse, CheckPeerRequest, CheckPeerResponse, ForgetPeerRequest, ForgetPeerResponse, GetClusterInfoRequest, GetClusterInfoResponse, ListFilesRequest, ListFilesResponse, ListJobEventsRequest, ListJobEventsResponse, ReadFileRequest, ReadFileResponse, ReadLogsRequest, ReadLogsResponse
+from .cluster_pb2 import CheckAdmissionRequest, CheckAdmissionResponse, CheckPeerRequest, CheckPeerResponse, CreateUserTokenRequest, CreateUserTokenResponse, ForgetPeerRequest, ForgetPeerResponse, GetClusterInfoRequest, GetClusterInfoResponse, ListFilesRequest, ListFilesResponse, ListJobEventsRequest, ListJobEventsResponse, ListUserTokensRequest, ListUserTokensResponse, ReadFileRequest, ReadFileResponse, ReadLogsRequest, ReadLogsResponse, RevokeUserTokenRequest, RevokeUserTokenResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
@@ -89,6 +89,24 @@ class ClusterService(Protocol):
     async def check_admission(self, request: CheckAdmissionRequest, ctx: RequestContext[CheckAdmissionRequest, CheckAdmissionResponse], /) -> CheckAdmissionResponse:
         """
         Asked by a parent: does this cluster know me, and would it admit this submitter?
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    async def create_user_token(self, request: CreateUserTokenRequest, ctx: RequestContext[CreateUserTokenRequest, CreateUserTokenResponse], /) -> CreateUserTokenResponse:
+        """
+        Makes a user token. Administrators for anybody, users for themselves.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    async def list_user_tokens(self, request: ListUserTokensRequest, ctx: RequestContext[ListUserTokensRequest, ListUserTokensResponse], /) -> ListUserTokensResponse:
+        """
+        Tokens that have not expired, without the tokens themselves.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    async def revoke_user_token(self, request: RevokeUserTokenRequest, ctx: RequestContext[RevokeUserTokenRequest, RevokeUserTokenResponse], /) -> RevokeUserTokenResponse:
+        """
+        Makes tokens count no more, from the answer on.
         """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
@@ -193,6 +211,39 @@ class ClusterServiceASGIApplication(ConnectASGIApplication[ClusterService]):
                         stream_type=StreamType.UNARY,
                     ),
                     function=svc.check_admission,
+                ),
+                "/irisfed.v1.ClusterService/CreateUserToken": Endpoint.unary(
+                    method=MethodInfo(
+                        name="CreateUserToken",
+                        service_name="irisfed.v1.ClusterService",
+                        input=CreateUserTokenRequest,
+                        output=CreateUserTokenResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=svc.create_user_token,
+                ),
+                "/irisfed.v1.ClusterService/ListUserTokens": Endpoint.unary(
+                    method=MethodInfo(
+                        name="ListUserTokens",
+                        service_name="irisfed.v1.ClusterService",
+                        input=ListUserTokensRequest,
+                        output=ListUserTokensResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=svc.list_user_tokens,
+                ),
+                "/irisfed.v1.ClusterService/RevokeUserToken": Endpoint.unary(
+                    method=MethodInfo(
+                        name="RevokeUserToken",
+                        service_name="irisfed.v1.ClusterService",
+                        input=RevokeUserTokenRequest,
+                        output=RevokeUserTokenResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=svc.revoke_user_token,
                 ),
             },
             interceptors=interceptors,
@@ -422,6 +473,75 @@ class ClusterServiceClient(ConnectClient):
             headers=headers,
             timeout_ms=timeout_ms,
         )
+    async def create_user_token(
+        self,
+        request: CreateUserTokenRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> CreateUserTokenResponse:
+        """
+        Makes a user token. Administrators for anybody, users for themselves.
+        """
+        return await self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="CreateUserToken",
+                service_name="irisfed.v1.ClusterService",
+                input=CreateUserTokenRequest,
+                output=CreateUserTokenResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
+    async def list_user_tokens(
+        self,
+        request: ListUserTokensRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> ListUserTokensResponse:
+        """
+        Tokens that have not expired, without the tokens themselves.
+        """
+        return await self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="ListUserTokens",
+                service_name="irisfed.v1.ClusterService",
+                input=ListUserTokensRequest,
+                output=ListUserTokensResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
+    async def revoke_user_token(
+        self,
+        request: RevokeUserTokenRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> RevokeUserTokenResponse:
+        """
+        Makes tokens count no more, from the answer on.
+        """
+        return await self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="RevokeUserToken",
+                service_name="irisfed.v1.ClusterService",
+                input=RevokeUserTokenRequest,
+                output=RevokeUserTokenResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
 
 class ClusterServiceSync(Protocol):
     """
@@ -475,6 +595,24 @@ class ClusterServiceSync(Protocol):
     def check_admission(self, request: CheckAdmissionRequest, ctx: RequestContext[CheckAdmissionRequest, CheckAdmissionResponse], /) -> CheckAdmissionResponse:
         """
         Asked by a parent: does this cluster know me, and would it admit this submitter?
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    def create_user_token(self, request: CreateUserTokenRequest, ctx: RequestContext[CreateUserTokenRequest, CreateUserTokenResponse], /) -> CreateUserTokenResponse:
+        """
+        Makes a user token. Administrators for anybody, users for themselves.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    def list_user_tokens(self, request: ListUserTokensRequest, ctx: RequestContext[ListUserTokensRequest, ListUserTokensResponse], /) -> ListUserTokensResponse:
+        """
+        Tokens that have not expired, without the tokens themselves.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    def revoke_user_token(self, request: RevokeUserTokenRequest, ctx: RequestContext[RevokeUserTokenRequest, RevokeUserTokenResponse], /) -> RevokeUserTokenResponse:
+        """
+        Makes tokens count no more, from the answer on.
         """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
@@ -577,6 +715,39 @@ class ClusterServiceWSGIApplication(ConnectWSGIApplication):
                         stream_type=StreamType.UNARY,
                     ),
                     function=service.check_admission,
+                ),
+                "/irisfed.v1.ClusterService/CreateUserToken": EndpointSync.unary(
+                    method=MethodInfo(
+                        name="CreateUserToken",
+                        service_name="irisfed.v1.ClusterService",
+                        input=CreateUserTokenRequest,
+                        output=CreateUserTokenResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=service.create_user_token,
+                ),
+                "/irisfed.v1.ClusterService/ListUserTokens": EndpointSync.unary(
+                    method=MethodInfo(
+                        name="ListUserTokens",
+                        service_name="irisfed.v1.ClusterService",
+                        input=ListUserTokensRequest,
+                        output=ListUserTokensResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=service.list_user_tokens,
+                ),
+                "/irisfed.v1.ClusterService/RevokeUserToken": EndpointSync.unary(
+                    method=MethodInfo(
+                        name="RevokeUserToken",
+                        service_name="irisfed.v1.ClusterService",
+                        input=RevokeUserTokenRequest,
+                        output=RevokeUserTokenResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=service.revoke_user_token,
                 ),
             },
             interceptors=interceptors,
@@ -800,6 +971,75 @@ class ClusterServiceClientSync(ConnectClientSync):
                 service_name="irisfed.v1.ClusterService",
                 input=CheckAdmissionRequest,
                 output=CheckAdmissionResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
+    def create_user_token(
+        self,
+        request: CreateUserTokenRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> CreateUserTokenResponse:
+        """
+        Makes a user token. Administrators for anybody, users for themselves.
+        """
+        return self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="CreateUserToken",
+                service_name="irisfed.v1.ClusterService",
+                input=CreateUserTokenRequest,
+                output=CreateUserTokenResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
+    def list_user_tokens(
+        self,
+        request: ListUserTokensRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> ListUserTokensResponse:
+        """
+        Tokens that have not expired, without the tokens themselves.
+        """
+        return self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="ListUserTokens",
+                service_name="irisfed.v1.ClusterService",
+                input=ListUserTokensRequest,
+                output=ListUserTokensResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
+    def revoke_user_token(
+        self,
+        request: RevokeUserTokenRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> RevokeUserTokenResponse:
+        """
+        Makes tokens count no more, from the answer on.
+        """
+        return self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="RevokeUserToken",
+                service_name="irisfed.v1.ClusterService",
+                input=RevokeUserTokenRequest,
+                output=RevokeUserTokenResponse,
                 idempotency_level=IdempotencyLevel.UNKNOWN,
                 stream_type=StreamType.UNARY,
             ),

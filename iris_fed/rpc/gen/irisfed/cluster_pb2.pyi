@@ -35,18 +35,22 @@ class LogPosition(_message.Message):
     def __init__(self, task_id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class ReadLogsRequest(_message.Message):
-    __slots__ = ("id", "attempt_id", "positions", "follow", "tail_lines")
+    __slots__ = ("id", "attempt_id", "positions", "follow", "tail_lines", "submitted_ms", "handoff_nonce")
     ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
     TAIL_LINES_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_MS_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_NONCE_FIELD_NUMBER: _ClassVar[int]
     id: str
     attempt_id: int
     positions: _containers.RepeatedCompositeFieldContainer[LogPosition]
     follow: bool
     tail_lines: int
-    def __init__(self, id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., positions: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ..., follow: _Optional[bool] = ..., tail_lines: _Optional[int] = ...) -> None: ...
+    submitted_ms: int
+    handoff_nonce: str
+    def __init__(self, id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., positions: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ..., follow: _Optional[bool] = ..., tail_lines: _Optional[int] = ..., submitted_ms: _Optional[int] = ..., handoff_nonce: _Optional[str] = ...) -> None: ...
 
 class LogLine(_message.Message):
     __slots__ = ("task_id", "attempt_id", "offset", "next_offset", "time_ms", "data", "dropped_bytes")
@@ -199,3 +203,71 @@ class CheckAdmissionResponse(_message.Message):
     admitted: bool
     reason: str
     def __init__(self, cluster: _Optional[str] = ..., admitted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class UserToken(_message.Message):
+    __slots__ = ("token_id", "user", "role", "note", "created_by", "created_ms", "expires_ms", "revoked_ms", "revoked_by")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_MS_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_BY_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    user: str
+    role: str
+    note: str
+    created_by: str
+    created_ms: int
+    expires_ms: int
+    revoked_ms: int
+    revoked_by: str
+    def __init__(self, token_id: _Optional[str] = ..., user: _Optional[str] = ..., role: _Optional[str] = ..., note: _Optional[str] = ..., created_by: _Optional[str] = ..., created_ms: _Optional[int] = ..., expires_ms: _Optional[int] = ..., revoked_ms: _Optional[int] = ..., revoked_by: _Optional[str] = ...) -> None: ...
+
+class CreateUserTokenRequest(_message.Message):
+    __slots__ = ("user", "role", "lifetime_s", "note")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    LIFETIME_S_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    role: str
+    lifetime_s: int
+    note: str
+    def __init__(self, user: _Optional[str] = ..., role: _Optional[str] = ..., lifetime_s: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
+
+class CreateUserTokenResponse(_message.Message):
+    __slots__ = ("token", "info")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    info: UserToken
+    def __init__(self, token: _Optional[str] = ..., info: _Optional[_Union[UserToken, _Mapping]] = ...) -> None: ...
+
+class ListUserTokensRequest(_message.Message):
+    __slots__ = ("user",)
+    USER_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    def __init__(self, user: _Optional[str] = ...) -> None: ...
+
+class ListUserTokensResponse(_message.Message):
+    __slots__ = ("tokens",)
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedCompositeFieldContainer[UserToken]
+    def __init__(self, tokens: _Optional[_Iterable[_Union[UserToken, _Mapping]]] = ...) -> None: ...
+
+class RevokeUserTokenRequest(_message.Message):
+    __slots__ = ("token_id", "user")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    user: str
+    def __init__(self, token_id: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+
+class RevokeUserTokenResponse(_message.Message):
+    __slots__ = ("tokens",)
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedCompositeFieldContainer[UserToken]
+    def __init__(self, tokens: _Optional[_Iterable[_Union[UserToken, _Mapping]]] = ...) -> None: ...
