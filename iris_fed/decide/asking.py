@@ -17,8 +17,8 @@ NEVER = float("inf")
 class Heard:
     """What an answer came to. `unsettled`: rows were passed over, or news is overdue. `missing`: a job
     handed off was not in the last full set. `ends_full_set`: it was the last page of one. `another`: it comes
-    from another database than the answers before, or its cursor went back. `plain`: the peer is without
-    our extensions."""
+    from another database than the answers before, its cursor went back, or it left open
+    what it speaks of. `plain`: the peer is without our extensions."""
 
     unsettled: bool
     missing: bool

@@ -183,7 +183,7 @@ class FeedReader:
             missing=applied.missing,
             in_full_set=full is not None,
             ends_full_set=ends,
-            another=applied.another_database or back,
+            another=applied.another_database or applied.ambiguous or back,
             plain=plain,
         )
         self._timer.on_answer(anyio.current_time(), heard)

@@ -61,7 +61,8 @@ class Applied:
     """What an answer did: jobs changed, incarnations to cancel there, and rows passed over.
 
     `missing`: the last full set lacked a handle. `overdue`: news of an acknowledged job should have come by
-    now. `another_database` answers since this answer. In each case a full set must be asked for.
+    now. `another_database` answers since this answer. `ambiguous`: a row may be
+    of an incarnation that was acknowledged meanwhile. In each case a full set must be asked for.
     `orphans`: remote ids of what this cluster does not follow since the name is alive elsewhere.
     `replaced_attempts` of jobs here that gave way to adopted ones: their files may go."""
 
@@ -72,6 +73,7 @@ class Applied:
     missing: bool
     overdue: bool
     another_database: bool = False
+    ambiguous: bool = False
     orphans: frozenset[str] = frozenset()
     replaced_attempts: tuple[str, ...] = ()
 
@@ -103,6 +105,7 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
     changed: set[int] = adopted.changed
     strays: list[tuple[str, str]] = []
     skipped = answer.unreadable + adopted.later
+    ambiguous = False
     for delta in _children_first(answer.deltas):
         if delta.nonce in adopted.passed:
             continue
@@ -122,6 +125,7 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
                 strays.append((delta.job_id, delta.nonce))
             case Match.UNKNOWN:
                 skipped += 1
+                ambiguous |= _is_ambiguous(tx, terms, delta, answer)
             case Match.DONE:
                 pass
     changed |= _end_below_gone(tx, terms, answer)
@@ -141,6 +145,7 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
         missing=is_any_missing(tx, terms.peer),
         overdue=overdue,
         another_database=another,
+        ambiguous=ambiguous,
         orphans=frozenset(adopted.orphans),
         replaced_attempts=tuple(adopted.replaced_attempts),
     )
@@ -199,11 +204,21 @@ def _handle_of(tx: Tx, terms: Terms, delta: Delta, answer: SyncAnswer) -> SentHa
         return None
     # A peer without our extensions names no incarnation: only one can be meant that it had acknowledged
     # before it was asked.
+    handle = _acknowledged(tx, terms, delta)
+    return handle if handle is not None and (handle.acked_ms or 0) < terms.asked_ms else None
+
+
+def _is_ambiguous(tx: Tx, terms: Terms, delta: Delta, answer: SyncAnswer) -> bool:
+    """Whether it may speak of an incarnation that was acknowledged while the request was under way."""
+    return not delta.nonce and not answer.database_id and _acknowledged(tx, terms, delta) is not None
+
+
+def _acknowledged(tx: Tx, terms: Terms, delta: Delta) -> SentHandle | None:
     local = unfold_local_id(parse_job_id(delta.job_id).root, terms.origin.cluster)
     handle = open_sent_by_job(tx, str(local)) if local is not None else None
     if handle is None or handle.peer != terms.peer or handle.state is not SentState.HANDED_OFF:
         return None
-    return handle if handle.acked_ms is not None and handle.acked_ms < terms.asked_ms else None
+    return handle
 
 
 def _follow(tx: Tx, handle: SentHandle, delta: Delta, now_ms: int) -> set[int]:

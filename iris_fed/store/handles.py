@@ -73,9 +73,9 @@ def open_sent_page(tx: Tx, peer: str, after_id: int, limit: int) -> list[tuple[i
 
 
 def due_sent(tx: Tx, peer: str, now_ms: int, limit: int) -> list[SentHandle]:
-    """Open handles with something to send now: a delivery, a cancel, or an expiry; oldest first."""
+    """Open handles with something to send now: a delivery, a cancel, or an expiry; longest due first."""
     rows = tx.execute(
-        f"SELECT * FROM federated_jobs WHERE {_OUTBOX} AND (next_try_ms <= ? OR {_EXPIRES} <= ?) ORDER BY id LIMIT ?",
+        f"SELECT * FROM {_OUTBOX_ROWS} AND (next_try_ms <= ? OR {_EXPIRES} <= ?) ORDER BY next_try_ms, id LIMIT ?",
         (peer, now_ms, now_ms, limit),
     )
     return [sent_from_row(row) for row in rows]
@@ -83,30 +83,33 @@ def due_sent(tx: Tx, peer: str, now_ms: int, limit: int) -> list[SentHandle]:
 
 def next_due_ms(tx: Tx, peer: str) -> int | None:
     """When the outbox of this peer has something to send next, epoch ms."""
-    row = tx.execute(
-        f"SELECT min(min(next_try_ms, {_EXPIRES})) AS at FROM federated_jobs WHERE {_OUTBOX}", (peer,)
-    ).fetchone()
+    row = tx.execute(f"SELECT min(min(next_try_ms, {_EXPIRES})) AS at FROM {_OUTBOX_ROWS}", (peer,)).fetchone()
     return None if row["at"] is None else int(row["at"])
 
 
 def is_news_overdue(tx: Tx, peer: str, before_ms: int) -> bool:
     """Whether a job that was acknowledged before then was never reported, or one whose cancel was
     acknowledged has not ended."""
-    row = tx.execute(
-        "SELECT 1 FROM federated_jobs f JOIN jobs j ON j.job_id = f.job_id AND j.nonce = f.nonce"
-        " WHERE f.direction = 'SENT' AND f.state <> 'CLOSED' AND f.counterpart = ? AND f.missing_since_ms IS NULL"
-        " AND (f.state = 'HANDED_OFF' AND j.peer_status = 'ASSIGNED' AND f.acked_ms < ?"
-        " OR f.cancel_acked = 1 AND f.cancelled_ms < ?) LIMIT 1",
-        (peer, before_ms, before_ms),
+    unreported = tx.execute(
+        "SELECT 1 FROM jobs j JOIN federated_jobs f ON f.direction = 'SENT' AND f.counterpart = j.cluster"
+        " AND f.nonce = j.nonce WHERE j.cluster = ? AND j.peer_status = 'ASSIGNED' AND j.finished_ms IS NULL"
+        " AND f.state = 'HANDED_OFF' AND f.missing_since_ms IS NULL AND f.acked_ms < ? LIMIT 1",
+        (peer, before_ms),
     ).fetchone()
-    return row is not None
+    unended = tx.execute(
+        "SELECT 1 FROM federated_jobs INDEXED BY federated_jobs_cancel_heard"
+        " WHERE direction = 'SENT' AND state <> 'CLOSED' AND counterpart = ?"
+        " AND cancel_acked = 1 AND cancelled_ms < ? AND missing_since_ms IS NULL LIMIT 1",
+        (peer, before_ms),
+    ).fetchone()
+    return unreported is not None or unended is not None
 
 
 def is_any_missing(tx: Tx, peer: str) -> bool:
     """Whether the last full set lacked a job that the peer had acknowledged."""
     row = tx.execute(
-        "SELECT 1 FROM federated_jobs WHERE direction = 'SENT' AND state <> 'CLOSED' AND counterpart = ?"
-        " AND missing_since_ms IS NOT NULL LIMIT 1",
+        "SELECT 1 FROM federated_jobs INDEXED BY federated_jobs_missing"
+        " WHERE direction = 'SENT' AND state <> 'CLOSED' AND counterpart = ? AND missing_since_ms IS NOT NULL LIMIT 1",
         (peer,),
     ).fetchone()
     return row is not None
@@ -116,7 +119,8 @@ def left_behind(tx: Tx, peer: str, before_ms: int) -> list[tuple[Job, SentHandle
     """Unfinished mirrored children whose root was over before then, with its handle; a parent first."""
     rows = tx.execute(
         "SELECT j.uid, f.nonce FROM jobs j JOIN federated_jobs f ON f.direction = 'SENT' AND f.counterpart = j.cluster"
-        " AND f.nonce = j.nonce WHERE j.cluster = ? AND j.parent_uid IS NOT NULL AND j.finished_ms IS NULL"
+        " AND f.nonce = j.nonce WHERE j.cluster = ? AND j.cluster <> ''"
+        " AND j.parent_uid IS NOT NULL AND j.finished_ms IS NULL"
         " AND f.state = 'CLOSED' AND f.closed_ms < ? ORDER BY j.uid",
         (peer, before_ms),
     ).fetchall()
@@ -204,8 +208,9 @@ def save_peer(tx: Tx, state: PeerState) -> None:
     )
 
 
-_OUTBOX = (
-    "direction = 'SENT' AND state <> 'CLOSED' AND counterpart = ?"
+# Indexes are named where the planner, which counts nothing, would walk all handles of a peer instead.
+_OUTBOX_ROWS = (
+    "federated_jobs INDEXED BY federated_jobs_outbox WHERE direction = 'SENT' AND state <> 'CLOSED' AND counterpart = ?"
     " AND (state = 'PENDING_HANDOFF' AND cancelled_ms IS NULL OR cancelled_ms IS NOT NULL AND cancel_acked = 0)"
 )
 _EXPIRES = "CASE WHEN state = 'PENDING_HANDOFF' AND cancelled_ms IS NULL THEN expires_ms ELSE 9223372036854775807 END"

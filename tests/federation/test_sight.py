@@ -56,7 +56,9 @@ async def test_where_users_see_only_their_own_nothing_of_anothers_job_exists_for
     hers = await alice.submit(gpu_job())
     received = "/bob/hub.train"
     cluster = Client(lab.url, token=hub.token_for("lab"), transport=lab.transport())
-    await cluster.submit(handoff(received, "hub"))
+    request = handoff(received, "hub")
+    request.federation.owner_principal = "bob"
+    await cluster.submit(request)
     await seen(lab, hers, RUNNING)
     for job_id in (hers, received):
         for look in looks(bob, job_id):
