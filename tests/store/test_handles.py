@@ -157,11 +157,11 @@ def test_what_is_due_is_what_has_something_to_say_now(tx: Tx) -> None:
         return [handle.nonce for handle in due_sent(tx, "moon", now_ms, limit)]
 
     assert due(49) == ["cancel"]
-    assert due(50) == ["delivery", "cancel"]
-    assert due(100) == ["delivery", "expired", "cancel"]
-    assert due(150) == ["delivery", "expired", "cancel", "cancel-later"]
-    assert due(200) == ["delivery", "later", "expired", "cancel", "cancel-later"]
-    assert due(200, 2) == ["delivery", "later"]
+    assert due(50) == ["cancel", "delivery"]
+    assert due(100) == ["cancel", "delivery", "expired"]
+    assert due(150) == ["cancel", "delivery", "cancel-later", "expired"]
+    assert due(200) == ["cancel", "delivery", "cancel-later", "later", "expired"]
+    assert due(200, 2) == ["cancel", "delivery"]
     assert next_due_ms(tx, "moon") == 0
     tx.execute("DELETE FROM federated_jobs WHERE nonce = 'cancel'")
     assert next_due_ms(tx, "moon") == 50
