@@ -8,10 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from iris_fed.auth import task_tokens
+from iris_fed.auth import iap, task_tokens
 from iris_fed.auth.federation_tokens import FederationVerifier
-from iris_fed.auth.identity import Identity, Role
+from iris_fed.auth.iap import IapVerifier
+from iris_fed.auth.identity import Identity, Role, Source
+from iris_fed.auth.network import NetworkTrust
+from iris_fed.auth.people import People
 from iris_fed.auth.task_tokens import TaskTokens
+from iris_fed.auth.user_tokens import UserTokenVerifier
 from iris_fed.errors import Unauthenticated
 
 ADMIN_TOKEN_FILE = "admin.token"
@@ -27,8 +31,19 @@ class TaskOwner:
     submitting_user: str
 
 
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where identities come from besides this controller's own state. `iap` None = no proxy vouches for anybody."""
+
+    people: People
+    federation: FederationVerifier
+    user_tokens: UserTokenVerifier
+    iap: IapVerifier | None
+    network: NetworkTrust
+
+
 class Authenticator:
-    """Knows this controller's admin token (by its hash), the federation's keys, and its tasks.
+    """Knows this controller's admin token (by its hash), its tasks, and where else identities come from.
 
     `job_of_task` gives the job of an attempt that lives, by its uid.
     """
@@ -36,22 +51,31 @@ class Authenticator:
     def __init__(
         self,
         admin_token: str,
-        admin_user: str,
-        verifier: FederationVerifier,
         tasks: TaskTokens,
         job_of_task: Callable[[str], Awaitable[TaskOwner | None]],
+        by: Sources,
     ) -> None:
         self._admin_hash = _digest(admin_token)
-        self._admin = Identity(principal=admin_user, user=admin_user, role=Role.ADMIN)
-        self._verifier = verifier
+        self._admin = Identity(principal=by.people.admin_user, user=by.people.admin_user, role=Role.ADMIN)
         self._tasks = tasks
         self._job_of_task = job_of_task
+        self._by = by
 
-    async def authenticate(self, headers: Mapping[str, str]) -> Identity:
-        """`headers` by lower-case name. Raises Unauthenticated."""
-        header = headers.get("authorization")
-        if header is None:
-            raise Unauthenticated("this request carries no credential: send `Authorization: Bearer <token>`")
+    async def authenticate(self, headers: Mapping[str, str], peer: str = "") -> Identity:
+        """`headers` by lower-case name; `peer` is the other end of the connection, `host:port`.
+
+        Raises Unauthenticated; PermissionDenied for a person whose user name is taken; Unavailable while
+        IAP's keys are not known.
+        """
+        bearer = headers.get("authorization")
+        if bearer is not None:
+            return await self._bearer(bearer)
+        assertion = headers.get(iap.HEADER)
+        if assertion is not None:
+            return await self._asserted(assertion)
+        return self._by.network.identify(peer, headers)
+
+    async def _bearer(self, header: str) -> Identity:
         scheme, _, token = header.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -62,14 +86,24 @@ class Authenticator:
             raise Unauthenticated("this admin token is not this controller's (was it restarted on another state_dir?)")
         if token.startswith(task_tokens.PREFIX):
             return await self._task(token)
-        return self._verifier.verify(token)
+        if self._by.user_tokens.is_meant(token):
+            return await self._by.user_tokens.verify(token)
+        return self._by.federation.verify(token)
 
     async def _task(self, token: str) -> Identity:
         uid = self._tasks.attempt_of(token)
         owner = await self._job_of_task(uid) if uid is not None else None
         if owner is None:
             raise Unauthenticated("this task token is not valid (any more): it counts while its task runs")
-        return Identity(principal=owner.submitting_user, user=owner.user, role=Role.JOB, subtree=owner.job_id)
+        return Identity(owner.submitting_user, owner.user, Role.JOB, subtree=owner.job_id, source=Source.TASK_TOKEN)
+
+    async def _asserted(self, assertion: str) -> Identity:
+        if self._by.iap is None:
+            raise Unauthenticated("this request carries an IAP assertion, but auth.iap is not configured here")
+        principal = self._by.people.canonical(await self._by.iap.verify(assertion))
+        if principal is None:
+            raise Unauthenticated("the e-mail address in the IAP assertion cannot name a user here")
+        return self._by.people.identity(principal, self._by.people.role_of(principal), Source.IAP)
 
 
 def ensure_admin_token(state_dir: Path) -> str:

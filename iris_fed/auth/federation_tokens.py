@@ -6,20 +6,20 @@ Wire contract, "Federation token": EdDSA, `iss` = `sub` = the parent, `aud` "fed
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from iris_fed.auth.identity import Identity, Role
+from iris_fed.auth.claims import check_times, claimed, signed_claims
+from iris_fed.auth.identity import Identity, Role, Source
 from iris_fed.clock import Clock, Entropy
 from iris_fed.errors import Unauthenticated
 
 LIFETIME_S = 300
-SKEW_S = 30
-"""How far two clusters' clocks may be apart."""
 AUDIENCE = "federation"
 MAX_TOKEN_BYTES = 4_096
+_WHAT = "federation token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,62 +66,34 @@ class FederationVerifier:
     def verify(self, token: str) -> Identity:
         """Raises Unauthenticated, saying which rule the token breaks."""
         if len(token) > MAX_TOKEN_BYTES:
-            raise Unauthenticated("the federation token is too long")
-        requester = self._claimed_issuer(token)
+            raise Unauthenticated(f"the {_WHAT} is too long")
+        requester = _claimed_issuer(token)
         trust = self._trusted.get(requester)
         if trust is None:
-            raise Unauthenticated("no key of the cluster that issued this federation token is configured here")
-        claims = _verified_claims(token, trust.keys)
+            raise Unauthenticated(f"no key of the cluster that issued this {_WHAT} is configured here")
+        claims = signed_claims(token, trust.keys, "EdDSA", AUDIENCE, _WHAT)
         self._check_claims(claims, requester, trust)
-        return Identity(principal=requester, user="", role=Role.FEDERATION_PEER, requester=requester)
+        return Identity(requester, "", Role.FEDERATION_PEER, requester, source=Source.FEDERATION_TOKEN)
 
-    def _claimed_issuer(self, token: str) -> str:
-        try:
-            claims = jwt.decode(token, options={"verify_signature": False})
-        except (jwt.InvalidTokenError, RecursionError):
-            # Older releases of PyJWT let JSON that is nested as deep as a token is long exhaust the stack.
-            raise Unauthenticated("the bearer token is neither this controller's nor a federation token") from None
-        issuer = claims.get("iss")
-        return issuer if isinstance(issuer, str) else ""
-
-    def _check_claims(self, claims: dict[str, Any], requester: str, trust: TrustedRequester) -> None:
-        now_s = self._clock.now_ms() / 1000
-        issued, expires = claims.get("iat"), claims.get("exp")
-        if not _is_number(issued) or not _is_number(expires) or not isinstance(claims.get("jti"), str):
-            raise Unauthenticated("the federation token lacks iat, exp or jti")
+    def _check_claims(self, claims: Mapping[str, Any], requester: str, trust: TrustedRequester) -> None:
+        if not isinstance(claims.get("jti"), str):
+            raise Unauthenticated(f"the {_WHAT} lacks jti")
         if claims.get("sub") != requester or claims.get("role") != Role.FEDERATION_PEER.value:
-            raise Unauthenticated("the federation token's sub or role is not a federation peer's")
-        if expires + SKEW_S <= now_s:
-            raise Unauthenticated("the federation token has expired; are both clusters' clocks right?")
-        not_before = claims.get("nbf", issued)
-        if not _is_number(not_before) or max(issued, not_before) - SKEW_S > now_s:
-            raise Unauthenticated("the federation token is from the future; are both clusters' clocks right?")
-        if expires - issued > LIFETIME_S:
-            raise Unauthenticated(f"the federation token lives longer than {LIFETIME_S} s")
+            raise Unauthenticated(f"the {_WHAT}'s sub or role is not a federation peer's")
+        check_times(claims, self._clock.now_ms() / 1000, LIFETIME_S, _WHAT)
         destination = claims.get("dst")
         if destination is None and not trust.allow_missing_dst:
             raise Unauthenticated(
-                f"the federation token does not say that it is meant for {self._cluster}; "
+                f"the {_WHAT} does not say that it is meant for {self._cluster}; "
                 "for an Iris parent, set allow_missing_dst"
             )
         if destination is not None and destination != self._cluster:
-            raise Unauthenticated(f"the federation token is meant for another cluster than {self._cluster}")
+            raise Unauthenticated(f"the {_WHAT} is meant for another cluster than {self._cluster}")
 
 
-def _verified_claims(token: str, keys: tuple[Ed25519PublicKey, ...]) -> dict[str, Any]:
-    """The claims, when one of the keys signed them. Times are checked by our own clock, not here."""
-    options: Any = {"verify_exp": False, "verify_iat": False, "verify_nbf": False}
-    for key in keys:
-        try:
-            claims: dict[str, Any] = jwt.decode(token, key, algorithms=["EdDSA"], audience=AUDIENCE, options=options)
-            return claims
-        except jwt.InvalidAudienceError:
-            raise Unauthenticated(f"the token's audience is not {AUDIENCE!r}") from None
-        except jwt.InvalidTokenError:
-            continue
-    raise Unauthenticated("the federation token's signature fits no configured key of its issuer")
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    """A finite time: NaN, which JSON's reader admits, would pass every comparison."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53
+def _claimed_issuer(token: str) -> str:
+    claims = claimed(token)
+    if claims is None:
+        raise Unauthenticated("the bearer token is neither this controller's nor a federation token")
+    issuer = claims.get("iss")
+    return issuer if isinstance(issuer, str) else ""

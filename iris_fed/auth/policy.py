@@ -27,7 +27,7 @@ POLICY: Mapping[str, frozenset[Role]] = {
     f"{_IRIS}/ListJobs": _READ,
     f"{_IRIS}/GetTaskStatus": _READ_AND_PEERS,
     f"{_IRIS}/ListTasks": _READ_AND_PEERS,
-    f"{_IRIS}/ListUsers": _READ,
+    f"{_IRIS}/ListUsers": _USERS | {Role.DASHBOARD},
     f"{_IRIS}/ExecInContainer": _SUBMIT,
     f"{_IRIS}/GetCurrentUser": frozenset(Role),
     f"{_IRIS}/SetUserBudget": _ADMIN,
@@ -44,12 +44,21 @@ POLICY: Mapping[str, frozenset[Role]] = {
     f"{_OURS}/CheckPeer": _ADMIN,
     f"{_OURS}/ForgetPeer": _ADMIN,
     f"{_OURS}/CheckAdmission": _PEERS,
+    f"{_OURS}/CreateUserToken": _USERS,
+    f"{_OURS}/ListUserTokens": _USERS,
+    f"{_OURS}/RevokeUserToken": _USERS,
 }
 
+CONTENT_FOR_DASHBOARD = frozenset({f"{_OURS}/ReadLogs"})
+"""What dashboards may call only where the operator lets them read content (`auth.dashboard_reads_content`).
+Files are not in it: a user reads only its own, and a dashboard owns nothing."""
 
-def check_allowed(caller: Identity, method: str) -> None:
+
+def check_allowed(caller: Identity, method: str, *, dashboard_reads_content: bool = False) -> None:
     """`method` is `<service>/<method>`. Raises PermissionDenied, naming the role and the method."""
     allowed = POLICY.get(method, _ADMIN)
+    if dashboard_reads_content and method in CONTENT_FOR_DASHBOARD:
+        allowed |= {Role.DASHBOARD}
     if caller.role not in allowed:
         name = method.rpartition("/")[2]
         raise PermissionDenied(f"{caller.principal} has the role {caller.role.value}, which may not call {name}")

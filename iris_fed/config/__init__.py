@@ -1,18 +1,17 @@
 """The configuration of one controller: one YAML file, overlaid by `IRIS_FED_...` variables."""
 
+from iris_fed.config.auth import AuthSettings, IapSettings, TrustedRequester
+from iris_fed.config.listen import ListenSettings, networks
 from iris_fed.config.load import CLIENT_VARIABLES, ENV_PREFIX, load_settings
 from iris_fed.config.references import read_public_key, read_secret
 from iris_fed.config.sections import (
-    AuthSettings,
     ClusterSettings,
     FederationSettings,
     LimitSettings,
-    ListenSettings,
     LocalBackendSettings,
     LogSettings,
     PeerSettings,
     SchedulingSettings,
-    TrustedRequester,
 )
 from iris_fed.config.settings import Settings
 from iris_fed.config.show import describe, effective_yaml
@@ -24,6 +23,7 @@ __all__ = [
     "AuthSettings",
     "ClusterSettings",
     "FederationSettings",
+    "IapSettings",
     "LimitSettings",
     "ListenSettings",
     "LocalBackendSettings",
@@ -35,6 +35,7 @@ __all__ = [
     "describe",
     "effective_yaml",
     "load_settings",
+    "networks",
     "parse_bytes",
     "parse_millicores",
     "read_public_key",

@@ -134,6 +134,7 @@ def _with_absolute_paths(settings: Settings, base: Path) -> Settings:
     }
     keys = {
         "signing_key": auth.signing_key and resolved(auth.signing_key, base),
+        "previous_signing_keys": [resolved(key, base) for key in auth.previous_signing_keys],
         "nonce_key": auth.nonce_key and resolved(auth.nonce_key, base),
         "federation_peers": trusted,
     }

@@ -40,16 +40,7 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
-def _check_listen_host(host: str) -> str:
-    if not _is_loopback(host):
-        raise ValueError(
-            f"{host[:80]!r} is not a loopback address: other machines could reach a controller that cannot yet "
-            "tell users apart; use 127.0.0.1 and a tunnel or an authenticating proxy on this machine"
-        )
-    return host
-
-
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
@@ -58,7 +49,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _check_address(address: str) -> str:
+def check_address(address: str) -> str:
     """A peer's base URL without a trailing slash; tokens would otherwise travel in the clear."""
     try:
         url = urlsplit(address)
@@ -69,7 +60,7 @@ def _check_address(address: str) -> str:
         raise ValueError("an address looks like https://host[:port]")
     if url.username is not None or url.password is not None or url.query or url.fragment:
         raise ValueError("an address holds no user, password, query or fragment")
-    if url.scheme == "http" and not _is_loopback(host):
+    if url.scheme == "http" and not is_loopback(host):
         raise ValueError(f"http:// is for loopback only; use https://{host}, tokens must not travel in the clear")
     return address.rstrip("/")
 
@@ -113,13 +104,6 @@ class ClusterSettings(Section):
         description="Identity of this cluster: a-z, 0-9 and inner '-', at most 32 characters, never `local`. "
         "Its database keeps it: it cannot be changed later."
     )
-
-
-class ListenSettings(Section):
-    host: Annotated[str, AfterValidator(_check_listen_host)] = Field(
-        default="127.0.0.1", description="Address to listen on; loopback only."
-    )
-    port: Whole = Field(default=8478, ge=0, le=65_535, description="TCP port; 0 = any free one.")
 
 
 class LimitSettings(Section):
@@ -216,43 +200,8 @@ class PeerSettings(Section):
     """Identity, reachability and trust. What a peer can do is learned from itself, never declared."""
 
     name: ClusterName = Field(description="The peer's own `cluster.name`.")
-    address: Annotated[str, AfterValidator(_check_address)] = Field(
+    address: Annotated[str, AfterValidator(check_address)] = Field(
         description="Base URL of its controller: https, or http to a loopback address."
-    )
-
-
-class TrustedRequester(Section):
-    """A cluster that may hand jobs to this one."""
-
-    public_keys: list[PublicKey] = Field(
-        min_length=1, max_length=8, description="Its Ed25519 public keys: PEM text or `file:PATH`."
-    )
-    allow_missing_dst: bool = Field(
-        default=False, description="Accept tokens that do not name this cluster (`dst`), as an Iris parent sends them."
-    )
-    strongest_band: Literal["system", "production", "interactive", "batch"] = Field(
-        default="production", description="The strongest priority band that its jobs may use here."
-    )
-    allowed_submitters: list[str] = Field(
-        default=[],
-        max_length=1_000,
-        description="Submitters whose jobs it may send: exact, `*@lab.org`, or `*`. Empty admits nobody.",
-    )
-
-
-class AuthSettings(Section):
-    signing_key: Secret | None = Field(
-        default=None,
-        description="Reference to this cluster's Ed25519 private key (PEM), which signs federation tokens; "
-        "needed with `peers`.",
-    )
-    nonce_key: Secret | None = Field(
-        default=None,
-        description="Reference to the secret that marks this cluster's handoffs as its own; needed with `peers`. "
-        "Unlike the signing key it is never rotated: keep a copy with the database's backups.",
-    )
-    federation_peers: dict[ClusterName, TrustedRequester] = Field(
-        default={}, description="Clusters that may hand jobs to this one, by their `cluster.name`."
     )
 
 

@@ -8,12 +8,12 @@ from typing import Annotated
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from iris_fed.config.auth import AuthSettings
+from iris_fed.config.listen import ListenSettings
 from iris_fed.config.sections import (
-    AuthSettings,
     ClusterSettings,
     FederationSettings,
     LimitSettings,
-    ListenSettings,
     LocalBackendSettings,
     LogSettings,
     PeerSettings,
@@ -97,6 +97,12 @@ class Settings(BaseSettings):
             yield "auth.signing_key: needed because peers are declared; `iris-fed init` makes one"
         if self.peers and self.auth.nonce_key is None:
             yield "auth.nonce_key: needed because peers are declared; `iris-fed init` makes one"
+        if self.listen.is_exposed and not self.auth.tells_callers_apart:
+            yield (
+                f"listen.host: {self.listen.host!r} is not a loopback address: other machines could reach a controller "
+                "that has no way to tell who asks; configure auth.iap, auth.signing_key, auth.trusted_cidrs or "
+                "auth.federation_peers, or use 127.0.0.1"
+            )
         if self.auth.nonce_key is not None and self.auth.nonce_key == self.auth.signing_key:
             yield "auth.nonce_key: must not be the signing key, which is rotated"
 

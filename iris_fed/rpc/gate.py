@@ -58,7 +58,7 @@ class Gate:
     async def on_start(self, ctx: RequestContext[Any, Any]) -> None:
         method = f"{ctx.method.service_name}/{ctx.method.name}"
         structlog.contextvars.bind_contextvars(request=self._entropy.token()[:12], method=ctx.method.name)
-        headers = _joined(ctx.request_headers.allitems())
+        headers = joined(ctx.request_headers.allitems())
         peer = ctx.client_address or ""
         try:
             identity = await self._authenticator.authenticate(headers, peer)
@@ -106,7 +106,7 @@ class Errors:
             raise to_internal(error, ctx.method.name) from None
 
 
-def _joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+def joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """By lower-case name. One that is sent twice becomes a list, as HTTP has it: two credentials are none."""
     joined: dict[str, str] = {}
     for name, value in headers:

@@ -1,26 +1,23 @@
 """The composition root: reads top to bottom, holds no logic."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from getpass import getuser
 
 import anyio
 from starlette.types import ASGIApp
 
-from iris_fed.auth.authenticator import Authenticator, TaskOwner, ensure_admin_token
-from iris_fed.auth.federation_tokens import FederationSigner, FederationVerifier, TrustedRequester
-from iris_fed.auth.identity import Role
-from iris_fed.auth.keys import private_key_from_pem, public_key_from_pem
+from iris_fed.auth.authenticator import ensure_admin_token
+from iris_fed.auth.federation_tokens import FederationSigner
 from iris_fed.auth.nonces import NonceMint
 from iris_fed.auth.task_tokens import TaskTokens, ensure_task_key
 from iris_fed.backends.base import Backend, Owner
 from iris_fed.backends.local.backend import LocalBackend
 from iris_fed.backends.local.settings import LocalSettings
 from iris_fed.clock import Clock, Entropy, SystemClock, SystemEntropy
-from iris_fed.config import Settings, read_public_key, read_secret
+from iris_fed.config import Settings, networks, read_secret
 from iris_fed.config.sections import LocalBackendSettings, PeerSettings
 from iris_fed.controller.cancel import Canceller
 from iris_fed.controller.disk import DiskGuard
@@ -45,13 +42,14 @@ from iris_fed.model.ports import PeerClient
 from iris_fed.model.states import Band
 from iris_fed.rpc.cluster_service import ClusterFacts, ClusterHandlers
 from iris_fed.rpc.controller_service import ControllerHandlers, UseCases
-from iris_fed.rpc.gate import Gate
+from iris_fed.rpc.gate import Gate, GateTerms
 from iris_fed.rpc.peer_client import ConnectPeer
 from iris_fed.rpc.services import build_services
+from iris_fed.rpc.sight import Sight
+from iris_fed.server.identity import Identities, build_identities, read_signing_key
 from iris_fed.signals import JobSignals
 from iris_fed.store.bundles import BUNDLES_FOLDER, BundleStore
 from iris_fed.store.db import Database
-from iris_fed.store.jobs import job_of_live_attempt
 from iris_fed.store.lock import StateLock, prepare_state_dir
 from iris_fed.store.meta import ClusterMeta
 from iris_fed.store.opening import DATABASE_NAME, open_database
@@ -88,6 +86,15 @@ class Controller:
     meta: ClusterMeta
 
 
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """What runs jobs on this cluster."""
+
+    loop: ControlLoop
+    bundles: BundleStore
+    backends: Mapping[str, Backend]
+
+
 @asynccontextmanager
 async def running_controller(settings: Settings, url: str, parts: Parts | None = None) -> AsyncIterator[Controller]:
     """Everything but the sockets. `url` is where tasks will reach it. Running tasks are left running.
@@ -115,9 +122,12 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         feed = ChangeFeed(runtime)
         db.on_changelog(feed.on_changelog)
         pruner = Pruner(runtime, settings.retention, backends, bundles, feed.heard)
-        use_cases = _build_use_cases(settings, runtime, loop, federation, feed, bundles, backends)
         admin_token = ensure_admin_token(settings.state_dir)
-        gate = Gate(_build_authenticator(settings, runtime, admin_token, tokens), parts.entropy)
+        identities = build_identities(settings, runtime, admin_token, tokens, stack)
+        use_cases = _build_use_cases(settings, runtime, _Here(loop, bundles, backends), federation, feed, identities)
+        proxies = networks(settings.listen.trusted_proxies)
+        terms = GateTerms(settings.auth.dashboard_reads_content, proxies)
+        gate = Gate(identities.authenticator, parts.entropy, terms)
         logs = LogReader(runtime, backends, federation, settings.limits.log_page_bytes)
         facts = ClusterFacts(name, meta.database_id, parts.clock.now_ms())
         most_bytes = settings.limits.request_bytes + settings.limits.bundle_bytes
@@ -135,7 +145,9 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         group.start_soon(loop.run)
         group.start_soon(loops.supervise, "pruner", pruner.run)
         group.start_soon(federation.run)
-        asgi = build_app(services, Readiness(runtime, loop.notes).report)
+        if identities.keys is not None:
+            group.start_soon(loops.supervise, "iap-keys", identities.keys.run)
+        asgi = build_app(services, Readiness(runtime, loop.notes).report, settings.listen.own_hosts)
         yield Controller(asgi, admin_token, db, federation, feed, loop, backends, meta)
         feed.stop()
 
@@ -143,33 +155,36 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
 def _build_use_cases(
     settings: Settings,
     runtime: Runtime,
-    loop: ControlLoop,
+    here: _Here,
     federation: Federation,
     feed: ChangeFeed,
-    bundles: BundleStore,
-    backends: Mapping[str, Backend],
+    identities: Identities,
 ) -> UseCases:
+    loop, auth = here.loop, settings.auth
     canceller = Canceller(runtime, loop, federation)
     queries = Queries(runtime, settings.retention)
-    trusted = frozenset(settings.auth.federation_peers)
+    inbound = Inbound(runtime, loop, here.bundles, _trust(settings))
+    trusted = frozenset(auth.federation_peers)
     return UseCases(
-        submitter=Submitter(runtime, loop, federation, canceller, bundles, _band_users(settings), trusted),
+        submitter=Submitter(runtime, loop, federation, canceller, here.bundles, _band_users(settings), trusted),
         canceller=canceller,
         queries=queries,
         story=Story(runtime, queries, federation),
-        reach=Reach(runtime, backends, federation),
-        inbound=Inbound(runtime, loop, bundles, _trust(settings)),
+        reach=Reach(runtime, here.backends, federation),
+        inbound=inbound,
         feed=feed,
         federation=federation,
         backends=loop.local_backends,
         limits=Limits(**settings.limits.model_dump()),
-        role_of=lambda user: Role.ADMIN.value if user == getuser() else Role.USER.value,
+        role_of=lambda user: identities.people.role_of_user(user).value,
+        sight=Sight(
+            queries,
+            inbound,
+            users_see_all=auth.users_see_all,
+            dashboard_reads_content=auth.dashboard_reads_content,
+        ),
+        tokens=identities.tokens,
     )
-
-
-def _build_authenticator(settings: Settings, runtime: Runtime, admin_token: str, tokens: TaskTokens) -> Authenticator:
-    verifier = FederationVerifier(_trusted_keys(settings), settings.cluster.name, runtime.clock)
-    return Authenticator(admin_token, getuser(), verifier, tokens, _job_of_task(runtime.db))
 
 
 def _build_backends(settings: Settings, parts: Parts) -> dict[str, Backend]:
@@ -206,11 +221,9 @@ def _build_federation(
 ) -> Federation:
     if not settings.peers:
         return Federation(runtime, settings.federation, (), None)
-    assert settings.auth.signing_key is not None
     assert settings.auth.nonce_key is not None
-    key = private_key_from_pem(
-        read_secret(settings.auth.signing_key, os.environ, "auth.signing_key"), "auth.signing_key"
-    )
+    key = read_signing_key(settings)
+    assert key is not None
     signer = FederationSigner(key, settings.cluster.name, runtime.clock, runtime.entropy)
     mint = NonceMint(read_secret(settings.auth.nonce_key, os.environ, "auth.nonce_key").encode())
 
@@ -232,20 +245,6 @@ def _minting(signer: FederationSigner, peer: str) -> Callable[[], str]:
     return lambda: signer.mint(peer)
 
 
-def _trusted_keys(settings: Settings) -> dict[str, TrustedRequester]:
-    return {
-        name: TrustedRequester(
-            tuple(
-                public_key_from_pem(read_public_key(key, where), where)
-                for where in [f"auth.federation_peers.{name}.public_keys"]
-                for key in trust.public_keys
-            ),
-            trust.allow_missing_dst,
-        )
-        for name, trust in settings.auth.federation_peers.items()
-    }
-
-
 def _band_users(settings: Settings) -> dict[Band, list[str]]:
     return {Band.PRODUCTION: settings.scheduling.production_users, Band.SYSTEM: settings.scheduling.system_users}
 
@@ -256,11 +255,3 @@ def _trust(settings: Settings) -> dict[str, Trust]:
         name: Trust(name, tuple(trust.allowed_submitters), names - {name}, Band[trust.strongest_band.upper()])
         for name, trust in settings.auth.federation_peers.items()
     }
-
-
-def _job_of_task(db: Database) -> Callable[[str], Awaitable[TaskOwner | None]]:
-    async def look_up(attempt_uid: str) -> TaskOwner | None:
-        job = await db.read(lambda tx: job_of_live_attempt(tx, attempt_uid))
-        return None if job is None else TaskOwner(job.job_id, job.user, job.submitting_user)
-
-    return look_up

@@ -147,7 +147,8 @@ def _bind(settings: Settings) -> socket.socket:
 
 
 def _url(settings: Settings, listener: socket.socket) -> str:
-    host = settings.listen.host
+    # What listens on every address is reached under loopback's, from here and by its tasks.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.listen.host, settings.listen.host)
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{listener.getsockname()[1]}"
 

@@ -23,6 +23,10 @@ _SORT_COLUMNS = {
 """Each ends in something unique, so that equal keys keep their order between pages."""
 
 
+_OWN = "WHERE jobs.user = ? AND jobs.requester = ''"
+"""One user's own jobs: none that another cluster handed over for a user of the same name."""
+
+
 def job_view(tx: Tx, job: Job) -> JobView:
     """The job with what is counted over its tasks and children."""
     children = tx.execute("SELECT 1 FROM jobs WHERE parent_uid = ? LIMIT 1", (job.uid,)).fetchone()
@@ -38,11 +42,12 @@ def view_by_id(tx: Tx, job_id: str) -> JobView | None:
     return job_view(tx, job) if job else None
 
 
-def states_by_id(tx: Tx, job_ids: list[str]) -> dict[str, JobState]:
+def states_by_id(tx: Tx, job_ids: list[str], owner: str | None = None) -> dict[str, JobState]:
+    """Of those that exist; with an owner, of those that are its own."""
     found = {}
     for job_id in job_ids:
-        row = tx.execute("SELECT state FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
-        if row:
+        row = tx.execute("SELECT state, user, requester FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
+        if row and (owner is None or (row["user"] == owner and not row["requester"])):
             found[job_id] = JobState(row["state"])
     return found
 
@@ -66,15 +71,18 @@ def list_jobs(tx: Tx, query: JobQuery) -> JobPage:
     return JobPage(jobs, total, more, next_after)
 
 
-def list_users(tx: Tx) -> list[UserSummary]:
-    """Everybody who has a job here, by name."""
+def list_users(tx: Tx, owner: str | None = None) -> list[UserSummary]:
+    """Everybody who has a job here, by name; with an owner only that one, with what is its own."""
+    where, values = ("", []) if owner is None else (_OWN, [owner])
     jobs: dict[str, dict[str, int]] = {}
-    for row in tx.execute("SELECT user, state, count(*) AS n FROM jobs GROUP BY user, state ORDER BY user"):
+    rows = tx.execute(f"SELECT user, state, count(*) AS n FROM jobs {where} GROUP BY user, state ORDER BY user", values)
+    for row in rows:
         jobs.setdefault(row["user"], {})[row["state"]] = row["n"]
     tasks: dict[str, dict[str, int]] = {user: {} for user in jobs}
     rows = tx.execute(
         "SELECT jobs.user, tasks.state, count(*) AS n FROM tasks JOIN jobs ON jobs.uid = tasks.job_uid"
-        " GROUP BY jobs.user, tasks.state"
+        f" {where} GROUP BY jobs.user, tasks.state",
+        values,
     )
     for row in rows:
         tasks[row["user"]][row["state"]] = row["n"]
@@ -120,6 +128,28 @@ def task_counts_here(tx: Tx) -> TaskCounts:
     return TaskCounts(count_queued_tasks(tx), {row["backend_id"]: row["n"] for row in rows})
 
 
+def task_counts_of(tx: Tx, owner: str) -> TaskCounts:
+    """As `task_counts_here`, of one user's own jobs."""
+    rows = tx.execute(
+        "SELECT attempts.backend_id, count(*) AS n FROM attempts JOIN jobs ON jobs.uid = attempts.job_uid"
+        f" {_OWN} AND attempts.mirrored = 0 AND attempts.finished_ms IS NULL GROUP BY attempts.backend_id",
+        (owner,),
+    )
+    live = {row["backend_id"]: row["n"] for row in rows}
+    waiting = tx.execute(f"SELECT coalesce(sum(queued_tasks), 0) AS n FROM jobs {_OWN}", (owner,)).fetchone()
+    return TaskCounts(waiting["n"], live)
+
+
+def count_handed_off_of(tx: Tx, owner: str) -> dict[str, int]:
+    """One user's own root jobs that are not over, by the peer that they were handed to."""
+    rows = tx.execute(
+        f"SELECT cluster, count(*) AS n FROM jobs {_OWN} AND cluster <> '' AND parent_uid IS NULL"
+        " AND finished_ms IS NULL GROUP BY cluster",
+        (owner,),
+    )
+    return {row["cluster"]: row["n"] for row in rows}
+
+
 def events_of(tx: Tx, job_uid: int) -> list[JobEvent]:
     """Oldest first; the newest MAX_EVENTS where there are more."""
     rows = tx.execute(
@@ -158,6 +188,8 @@ def _conditions(query: JobQuery) -> tuple[list[str], list[Any]]:
     if query.job_id_prefix:
         # A range rather than LIKE: it uses the index and knows no wildcards.
         add("job_id >= ? AND job_id < ?", query.job_id_prefix, query.job_id_prefix + "\U0010ffff")
+    if query.owner is not None:
+        add("user = ? AND requester = ''", query.owner)
     if query.backend_id:
         add("backend_id = ?", query.backend_id)
     if query.cluster:

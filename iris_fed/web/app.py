@@ -1,6 +1,6 @@
 """The ASGI application: RPC services, and the routes beside them."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import asdict
 
 from starlette.applications import Starlette
@@ -10,14 +10,17 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from iris_fed.controller.readiness import Report
-from iris_fed.web.hosts import HostGuard
+from iris_fed.web.hosts import LOOPBACK_HOSTS, HostGuard
 
 Probe = Callable[[], Awaitable[Report]]
 
 
-def build_app(services: Iterable[tuple[str, ASGIApp]], ready: Probe) -> ASGIApp:
+def build_app(
+    services: Iterable[tuple[str, ASGIApp]], ready: Probe, own_hosts: Collection[str] = LOOPBACK_HOSTS
+) -> ASGIApp:
     """`services`: path of each RPC service and its application. `ready` is asked at `/readyz`, which
-    answers 200 or 503, one line a problem and a note; as JSON to who accepts only that."""
+    answers 200 or 503, one line a problem and a note; as JSON to who accepts only that. `own_hosts`: the
+    names that it answers to."""
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -31,7 +34,7 @@ def build_app(services: Iterable[tuple[str, ASGIApp]], ready: Probe) -> ASGIApp:
 
     routes: list[Route | Mount] = [Route("/healthz", healthz), Route("/readyz", readyz)]
     routes += [Mount(path, app=app) for path, app in services]
-    return HostGuard(Starlette(routes=routes))
+    return HostGuard(Starlette(routes=routes), own_hosts)
 
 
 def _lines(report: Report) -> str:

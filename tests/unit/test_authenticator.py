@@ -2,6 +2,7 @@
 
 import stat
 from collections.abc import Callable
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -9,17 +10,25 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iris_fed.auth.authenticator import ADMIN_TOKEN_FILE, Authenticator, TaskOwner, ensure_admin_token
+from iris_fed.auth.authenticator import ADMIN_TOKEN_FILE, Authenticator, Sources, TaskOwner, ensure_admin_token
 from iris_fed.auth.federation_tokens import FederationSigner, FederationVerifier, TrustedRequester
-from iris_fed.auth.identity import Identity, Role
+from iris_fed.auth.iap import HEADER, IapVerifier
+from iris_fed.auth.identity import Identity, Role, Source
 from iris_fed.auth.keys import private_key_from_pem, public_key_from_pem
+from iris_fed.auth.network import NetworkTrust
+from iris_fed.auth.people import Listed, People
 from iris_fed.auth.task_tokens import KEY_FILE, TaskTokens, ensure_task_key
+from iris_fed.auth.user_tokens import UserTokenSigner, UserTokenVerifier
 from iris_fed.clock import SystemClock, SystemEntropy
-from iris_fed.errors import ConfigError, Unauthenticated
+from iris_fed.errors import ConfigError, PermissionDenied, Unauthenticated
+from iris_fed.model.tokens import UserToken
+from tests.google import AUDIENCE, Google
+from tests.unit.test_auth_iap import Fetched
 
 KEY = Ed25519PrivateKey.generate()
 TOKEN = "irisfed_admin_secret"
 TASKS = TaskTokens(b"k" * 32)
+TOKENS: dict[str, UserToken] = {}
 RUNNING = {"a1": TaskOwner("/alice/train", "alice", "alice@lab")}
 
 
@@ -27,13 +36,24 @@ async def job_of_task(uid: str) -> TaskOwner | None:
     return RUNNING.get(uid)
 
 
-GATE = Authenticator(
-    TOKEN,
-    "root",
-    FederationVerifier({"hub": TrustedRequester((KEY.public_key(),))}, "lab", SystemClock()),
-    TASKS,
-    job_of_task,
-)
+async def token_of(token_id: str) -> UserToken | None:
+    return TOKENS.get(token_id)
+
+
+PEOPLE = People("root", "lab.org", Listed(("boss@lab.org",), ("*@lab.org",), binding=True))
+CLOCK = SystemClock()
+FEDERATION = FederationVerifier({"hub": TrustedRequester((KEY.public_key(),))}, "lab", CLOCK)
+USERS = UserTokenVerifier("lab", [KEY.public_key()], PEOPLE, token_of, CLOCK, 86_400.0)
+NETWORK = NetworkTrust([ip_network("10.0.0.0/8")])
+GOOGLE = Google()
+GATE = Authenticator(TOKEN, TASKS, job_of_task, Sources(PEOPLE, FEDERATION, USERS, None, NETWORK))
+
+
+async def behind_iap() -> Authenticator:
+    keys = Fetched(GOOGLE)
+    await keys.fetch_once()
+    iap = IapVerifier(keys, AUDIENCE, CLOCK)
+    return Authenticator(TOKEN, TASKS, job_of_task, Sources(PEOPLE, FEDERATION, USERS, iap, NETWORK))
 
 
 async def enter(value: str) -> Identity:
@@ -74,6 +94,7 @@ async def test_a_task_token_counts_only_while_its_task_runs_and_only_if_it_was_m
     ("headers", "words"),
     [
         ({}, "carries no credential"),
+        ({"x-goog-authenticated-user-email": "accounts.google.com:boss@lab.org"}, "no credential"),
         ({"cookie": TOKEN, "x-forwarded-for": "127.0.0.1", "proxy-authorization": f"Bearer {TOKEN}"}, "no credential"),
         ({"authorization": ""}, "not of the form"),
         ({"authorization": "Bearer"}, "not of the form"),
@@ -99,6 +120,95 @@ async def test_anything_else_is_refused_and_told_why(headers: dict[str, str], wo
 async def test_no_header_gets_in_or_breaks_the_gate(prefix: str, value: str) -> None:
     with pytest.raises(Unauthenticated):
         await enter(prefix + value)
+
+
+def user_token(principal: str = "alice@lab.org", role: str = "user") -> str:
+    now_ms = CLOCK.now_ms()
+    token = UserToken(
+        token_id=f"of {principal}",
+        principal=principal,
+        role=role,
+        note="",
+        created_by="root",
+        created_ms=now_ms,
+        expires_ms=now_ms + 60_000,
+    )
+    TOKENS[token.token_id] = token
+    return UserTokenSigner(KEY, "lab").sign(token)
+
+
+@pytest.mark.parametrize(
+    ("email", "role", "user"),
+    [
+        ("Boss@lab.org", Role.ADMIN, "boss"),
+        ("alice@LAB.org", Role.USER, "alice"),
+        ("eve@other.org", Role.DASHBOARD, ""),
+    ],
+)
+async def test_iap_vouches_for_an_address_and_the_lists_say_what_it_is(email: str, role: Role, user: str) -> None:
+    identity = await (await behind_iap()).authenticate({HEADER: GOOGLE.assertion(email)})
+    assert (identity.principal, identity.role, identity.user) == (email.lower(), role, user)
+    assert identity.source is Source.IAP
+
+
+async def test_a_user_token_speaks_for_its_person() -> None:
+    identity = await enter(f"Bearer {user_token()}")
+    assert (identity.principal, identity.role, identity.user) == ("alice@lab.org", Role.USER, "alice")
+
+
+async def test_the_first_credential_that_is_there_decides() -> None:
+    gate, assertion = await behind_iap(), GOOGLE.assertion("boss@lab.org")
+    both = {"authorization": f"Bearer {user_token()}", HEADER: assertion}
+    assert (await gate.authenticate(both, "10.0.0.1:5")).principal == "alice@lab.org"
+    assert (await gate.authenticate({HEADER: assertion}, "10.0.0.1:5")).principal == "boss@lab.org"
+    assert (await gate.authenticate({}, "10.0.0.1:5")).source is Source.NETWORK
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "Bearer ",
+        "Bearer x",
+        "Basic YTpi",
+        f"Bearer {TOKEN}x",
+        "Bearer irisfed_task_a1_0",
+        f"Bearer {TOKEN}, Bearer {TOKEN}",
+        f"Bearer {GOOGLE.assertion('boss@lab.org')}",
+        f"Bearer {FederationSigner(Ed25519PrivateKey.generate(), 'hub', CLOCK, SystemEntropy()).mint('lab')}",
+    ],
+)
+async def test_a_bad_credential_never_falls_through_to_a_good_one(bad: str) -> None:
+    good = GOOGLE.assertion("boss@lab.org")
+    gate = await behind_iap()
+    with pytest.raises(Unauthenticated):
+        await gate.authenticate({"authorization": bad, HEADER: good}, "10.0.0.1:5")
+    with pytest.raises(Unauthenticated):
+        await gate.authenticate({HEADER: bad}, "10.0.0.1:5")
+
+
+async def test_an_assertion_that_nobody_here_can_check_is_no_credential() -> None:
+    with pytest.raises(Unauthenticated, match=r"auth\.iap is not configured"):
+        await GATE.authenticate({HEADER: GOOGLE.assertion("boss@lab.org")}, "10.0.0.1:5")
+
+
+@pytest.mark.parametrize("email", ["no address at all", "a/b@lab.org", "", "\u212aate@lab.org"])
+async def test_an_address_that_cannot_name_a_user_gets_nobody_in(email: str) -> None:
+    with pytest.raises(Unauthenticated, match="cannot name a user"):
+        await (await behind_iap()).authenticate({HEADER: GOOGLE.assertion(email)})
+
+
+async def test_the_administrators_user_name_is_nobody_elses() -> None:
+    with pytest.raises(PermissionDenied, match="kept for another"):
+        await (await behind_iap()).authenticate({HEADER: GOOGLE.assertion("root@lab.org")})
+
+
+@pytest.mark.parametrize("header", ["proxy-authorization", "x-goog-authenticated-user-email", "x-goog-iap-jwt"])
+async def test_headers_that_anybody_can_write_are_never_read(header: str) -> None:
+    gate = await behind_iap()
+    for value in (f"Bearer {TOKEN}", "accounts.google.com:boss@lab.org", GOOGLE.assertion("boss@lab.org")):
+        with pytest.raises(Unauthenticated, match="no credential"):
+            await gate.authenticate({header: value})
 
 
 def admin_token(state_dir: Path) -> bytes:

@@ -61,6 +61,15 @@ def test_pages_from_elsewhere_may_not(origin: str) -> None:
     assert refuse_headers([("host", "localhost"), own, ("origin", origin)]) == refusal
 
 
+def test_an_operator_adds_names_and_only_those() -> None:
+    own = {"localhost", "lab.example.org"}
+    assert refuse_headers([("host", "LAB.example.org:443"), ("origin", "https://lab.example.org")], own) is None
+    assert refuse_headers([("host", "lab.example.org"), ("origin", "http://localhost:7000")], own) is None
+    for host in ("example.org", "x.lab.example.org", "lab.example.org.evil.com", "lab.example.org@evil.com"):
+        assert "listen.allowed_hosts lists those" in str(refuse_headers([("host", host)], own))
+        assert refuse_headers([("host", "localhost"), ("origin", f"https://{host}")], own) is not None
+
+
 async def test_the_guard_stands_before_every_route() -> None:
     asked: list[str] = []
 
@@ -91,6 +100,7 @@ async def test_the_guard_stands_before_every_route() -> None:
         ([("authorization", "Bearer \xff")], 400),
         ([("x-\xe9", "a")], 400),
         ([("authorization", "Bearer a"), ("authorization", "Bearer b")], 400),
+        ([("x-goog-iap-jwt-assertion", "a"), ("x-goog-iap-jwt-assertion", "b")], 400),
         ([("content-type", "application/grpc")], 415),
         ([("content-type", "application/grpc-web+proto")], 415),
     ],

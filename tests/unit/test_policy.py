@@ -25,7 +25,7 @@ EXPECTED: dict[str, set[Role]] = {
     "iris.cluster.ControllerService/ListJobs": {ADMIN, USER, DASHBOARD, JOB},
     "iris.cluster.ControllerService/GetTaskStatus": EVERYONE,
     "iris.cluster.ControllerService/ListTasks": EVERYONE,
-    "iris.cluster.ControllerService/ListUsers": {ADMIN, USER, DASHBOARD, JOB},
+    "iris.cluster.ControllerService/ListUsers": {ADMIN, USER, DASHBOARD},
     "iris.cluster.ControllerService/ExecInContainer": {ADMIN, USER, PEER, JOB},
     "iris.cluster.ControllerService/GetCurrentUser": EVERYONE,
     "iris.cluster.ControllerService/SetUserBudget": {ADMIN},
@@ -42,13 +42,17 @@ EXPECTED: dict[str, set[Role]] = {
     "irisfed.v1.ClusterService/CheckPeer": {ADMIN},
     "irisfed.v1.ClusterService/ForgetPeer": {ADMIN},
     "irisfed.v1.ClusterService/CheckAdmission": {PEER},
+    "irisfed.v1.ClusterService/CreateUserToken": {ADMIN, USER},
+    "irisfed.v1.ClusterService/ListUserTokens": {ADMIN, USER},
+    "irisfed.v1.ClusterService/RevokeUserToken": {ADMIN, USER},
 }
 
 
-def may(role: Role, method: str) -> bool:
+def may(role: Role, method: str, *, content: bool = False) -> bool:
     requester = "hub" if role is PEER else ""
+    caller = Identity(principal="somebody", user="somebody", role=role, requester=requester)
     try:
-        check_allowed(Identity(principal="somebody", user="somebody", role=role, requester=requester), method)
+        check_allowed(caller, method, dashboard_reads_content=content)
     except PermissionDenied:
         return False
     return True
@@ -58,6 +62,18 @@ def may(role: Role, method: str) -> bool:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_role_may_call_what_the_table_says_and_nothing_else(method: str, role: Role) -> None:
     assert may(role, method) == (role in EXPECTED[method])
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("method", METHODS)
+def test_dashboards_that_read_content_may_read_logs_and_nothing_else_changes(method: str, role: Role) -> None:
+    reads_logs = role is DASHBOARD and method == "irisfed.v1.ClusterService/ReadLogs"
+    assert may(role, method, content=True) == (role in EXPECTED[method] or reads_logs)
+
+
+def test_a_dashboard_may_never_do_more_than_a_user() -> None:
+    for method in METHODS:
+        assert may(USER, method) or not may(DASHBOARD, method, content=True)
 
 
 def test_the_table_holds_every_method_that_is_served_and_no_other() -> None:
