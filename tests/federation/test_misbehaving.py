@@ -94,7 +94,8 @@ async def test_an_answer_against_the_protocol_changes_nothing_and_is_asked_for_i
     assert (await pair.hub.client.submit(cpu_job())) != ""
 
 
-async def test_one_empty_set_loses_nothing(pair: Pair) -> None:
+async def test_one_empty_set_loses_nothing(world: World) -> None:
+    pair = await world.pair(hub={"federation": {"poll_interval_s": 0.2}})
     job_id = await pair.hub.client.submit(gpu_job())
     (uid,) = await started(pair.lab)
     await seen(pair.hub, job_id, RUNNING)
