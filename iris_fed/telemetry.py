@@ -5,6 +5,7 @@ on every line of it.
 """
 
 import logging
+import re
 import sys
 from collections.abc import MutableMapping
 from contextlib import AbstractContextManager
@@ -15,6 +16,10 @@ import structlog
 MAX_VALUE_CHARS = 2_000
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _CONTROLS = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if code not in (0x09, 0x0A)}
+_DIRECTIONS = dict.fromkeys((8232, 8233, *range(8234, 8239), *range(8294, 8298)))
+"""Line ends and turns of direction that would make a line read as another."""
+_TOKENS = re.compile(r"(?i:\b(bearer\s+)[^\s\"',]+)|\beyJ[\w-]+\.[\w-]+\.[\w-]*")
+"""What follows `Bearer`, and signed tokens wherever they stand."""
 
 
 def configure_logging(level: str = "info", style: str = "console", stream: TextIO | None = None) -> None:
@@ -62,12 +67,11 @@ def without_controls(text: str) -> str:
 
 
 def _without_controls(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Values may hold what a peer or a task wrote: no terminal controls, and bounded."""
+    """Values may hold what a peer or a task wrote: no terminal controls, no tokens, and bounded."""
     for key, value in event.items():
-        if isinstance(value, str) and key != "exception":
-            event[key] = without_controls(value)[:MAX_VALUE_CHARS].replace("\n", "\\n")
-        elif isinstance(value, str):
-            event[key] = without_controls(value)
+        if isinstance(value, str):
+            text = _TOKENS.sub(r"\1<token>", without_controls(value).translate(_DIRECTIONS))
+            event[key] = text if key == "exception" else text[:MAX_VALUE_CHARS].replace("\n", "\\n")
     return event
 
 

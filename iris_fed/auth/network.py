@@ -63,6 +63,13 @@ class NetworkTrust:
         return Identity(f"{NETWORK_USER}:{address}", user, self._role, source=Source.NETWORK)
 
 
+def is_local(peer: str, headers: Mapping[str, str]) -> bool:
+    """Whether it asks from this machine itself, with nobody in between: `peer` is `host:port`, header names
+    are lower case."""
+    address = parse_address(peer.rpartition(":")[0])
+    return address is not None and address.is_loopback and not any(_tells_of_a_proxy(name) for name in headers)
+
+
 def client_address(peer: str, forwarded_for: str, proxies: Sequence[Network]) -> str:
     """Where a request comes from, for people to read: the address of `peer` (`host:port`), or, behind proxies
     of ours, the last one in `forwarded_for` (X-Forwarded-For) that is none of them."""

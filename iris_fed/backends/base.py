@@ -59,6 +59,8 @@ class LaunchRequest:
 
     `secret_files` (name -> content) lie in a directory of their own, named by IRIS_SECRETS_DIR, which
     only the task's user may read and which goes with the attempt's end.
+
+    `owner` is the user whose job it is, `<requester>/<user>` where another cluster handed it over.
     """
 
     attempt_uid: str
@@ -75,6 +77,7 @@ class LaunchRequest:
     bundle: Path | None = None
     given_ports: Mapping[str, int] = field(default_factory=dict)
     secret_files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from iris_fed import __version__
-from iris_fed.cli import backend, cluster, config, context, database, job, peer, setup, user
+from iris_fed.cli import backend, cluster, config, context, database, job, keys, login, peer, setup, token, user
 from iris_fed.cli import serve as serve_command
 from iris_fed.cli.demo.command import demo
 from iris_fed.cli.options import examples
@@ -23,12 +23,23 @@ app.add_typer(job.app, name="job")
 app.add_typer(peer.app, name="peer")
 app.add_typer(backend.app, name="backend")
 app.add_typer(user.app, name="user")
+app.add_typer(token.app, name="token")
+app.add_typer(keys.app, name="keys")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(context.app, name="context")
 app.add_typer(config.app, name="config")
 app.add_typer(database.app, name="db")
 app.command("serve", epilog=examples("iris-fed serve --config iris-fed.yaml"))(serve_command.serve)
 app.command("init", epilog=examples("iris-fed init hub --name hub"))(setup.init)
+app.command(
+    "login",
+    epilog=examples(
+        "iris-fed login https://hub.example.org",
+        "iris-fed login https://hub.example.org --token-stdin --name hub",
+        "iris-fed login https://hub.example.org --edge-token-command 'gcloud auth print-identity-token'",
+    ),
+)(login.login)
+app.command("logout", epilog=examples("iris-fed logout", "iris-fed logout hub --revoke"))(login.logout)
 app.command("demo", epilog=examples("iris-fed demo", "iris-fed demo --once"))(demo)
 
 

@@ -26,14 +26,23 @@ def list_(json: Json = False) -> None:
 
     known = read_contexts(contexts_path())
     if json:
-        entries = {name: {"controller": c.controller, "token_file": c.token_file} for name, c in known.contexts.items()}
+        entries = {
+            name: {"controller": c.controller, "token_file": c.token_file, "edge_token": _edge_kind(c.edge_token)}
+            for name, c in known.contexts.items()
+        }
         print_json({"current": known.current, "contexts": entries})
         return
     rows = [
-        ("*" if name == known.current else "", name, context.controller, context.token_file or "-")
+        (
+            "*" if name == known.current else "",
+            name,
+            context.controller,
+            context.token_file or "-",
+            _edge_kind(context.edge_token) or "-",
+        )
         for name, context in sorted(known.contexts.items())
     ]
-    print_table(("", "NAME", "CONTROLLER", "TOKEN FILE"), rows)
+    print_table(("", "NAME", "CONTROLLER", "TOKEN FILE", "EDGE TOKEN"), rows)
 
 
 @app.command("use", epilog=examples("iris-fed context use hub"))
@@ -81,6 +90,13 @@ def add(
     added = Context(check_url(controller), token_file)
     write_contexts(path, replace(known, current=name, contexts={**known.contexts, name: added}))
     say(f"the current context is {name}: {added.controller}")
+
+
+def _edge_kind(source: str) -> str:
+    """What a listing may show of it."""
+    from iris_fed.config.edge_tokens import masked
+
+    return masked(source, "***")
 
 
 def _url_of(state_dir: Path) -> str:

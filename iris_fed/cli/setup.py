@@ -24,7 +24,7 @@ cluster:
 state_dir: state            # database, outputs, admin token; relative to this file
 
 listen:
-  host: 127.0.0.1           # loopback only
+  host: 127.0.0.1           # beyond loopback: docs/security.md
   port: 8478                # 0 = any free port; the URL is written to state/controller.url
 
 backends:
@@ -33,6 +33,7 @@ backends:
     # memory: 32GB          # absent = what the machine has
     # devices: {{h100: 8}}    # accelerators of this machine, by lower-case variant
     # attributes: {{region: eu-west4}}
+    # shared_uid: accept    # or run_as: needed with several users or federation_peers, see docs/security.md
 
 auth:
   signing_key: file:{signing_key}   # proves to peers who this cluster is

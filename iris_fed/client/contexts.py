@@ -3,13 +3,14 @@
 In this order: an explicit URL or context, `IRIS_FED_CONTROLLER`, `IRIS_FED_CONTEXT`, inside a task its
 `IRIS_CONTROLLER_URL` with its own token (a task may run where somebody's contexts file lies, and what
 it submits is to be its child), the current context of the contexts file. A context's own token goes
-only to that context's controller; `IRIS_FED_TOKEN` and `IRIS_FED_TOKEN_FILE` serve the others.
+only to that context's controller; `IRIS_FED_TOKEN` and `IRIS_FED_TOKEN_FILE` serve the others. The same holds of
+the edge token, for a proxy in front of the controller: `IRIS_FED_EDGE_TOKEN` says where it comes from.
 """
 
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from iris_fed.errors import InvalidArgument
-from iris_fed.rpc.connect_client import is_loopback_url
+from iris_fed.rpc.connect_client import is_private_url
 
 MAX_FILE_BYTES = 1024 * 1024
 MAX_TOKEN_BYTES = 64 * 1024
@@ -29,10 +30,12 @@ NO_CONTROLLER = (
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One controller under a name of the user's own. `token_file` "" = no token."""
+    """One controller under a name of the user's own. `token_file` "" = no token; `edge_token` says where the
+    token for a proxy in front of it comes from, "" = there is none."""
 
     controller: str
     token_file: str = ""
+    edge_token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,12 @@ class Contexts:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A controller's URL and where its token is: itself, in a file, or nowhere."""
+    """A controller's URL and where its token is: itself, in a file, or nowhere; and its edge token's source."""
 
     address: str
     token: str = ""
     token_file: str = ""
+    edge_token: str = ""
 
     def read_token(self) -> str | None:
         """Raises InvalidArgument when the file cannot be read."""
@@ -124,6 +128,7 @@ def write_contexts(path: Path, known: Contexts) -> None:
         "contexts": {
             name: {"controller": context.controller}
             | ({"token_file": context.token_file} if context.token_file else {})
+            | ({"edge_token": context.edge_token} if context.edge_token else {})
             for name, context in sorted(known.contexts.items())
         },
     }
@@ -137,12 +142,22 @@ def write_contexts(path: Path, known: Contexts) -> None:
 
 
 def _target_of_url(url: str, environ: Mapping[str, str], known: Contexts) -> Target:
-    address = check_url(url)
-    target = Target(address, environ.get("IRIS_FED_TOKEN", ""), environ.get("IRIS_FED_TOKEN_FILE", ""))
+    target = _target_of_environment(check_url(url), environ)
+    named = [context for context in known.contexts.values() if context.controller == target.address]
     if not target.token and not target.token_file:
-        files = [c.token_file for c in known.contexts.values() if c.token_file and c.controller == address]
-        target = Target(address, token_file=files[0] if files else "")
-    return _guarded(target)
+        target = replace(target, token_file=next((c.token_file for c in named if c.token_file), ""))
+    if not target.edge_token:
+        target = replace(target, edge_token=next((c.edge_token for c in named if c.edge_token), ""))
+    return guarded(target)
+
+
+def _target_of_environment(address: str, environ: Mapping[str, str]) -> Target:
+    return Target(
+        address,
+        environ.get("IRIS_FED_TOKEN", ""),
+        environ.get("IRIS_FED_TOKEN_FILE", ""),
+        environ.get("IRIS_FED_EDGE_TOKEN", ""),
+    )
 
 
 def _target_of_context(name: str, environ: Mapping[str, str], known: Contexts) -> Target:
@@ -150,17 +165,18 @@ def _target_of_context(name: str, environ: Mapping[str, str], known: Contexts) -
     if context is None:
         names = ", ".join(sorted(known.contexts)) or "none; add one with `iris-fed context add`"
         raise InvalidArgument(f"there is no context {name!r} (known: {names})")
+    target = _target_of_environment(context.controller, environ)
     if context.token_file:
-        return _guarded(Target(context.controller, token_file=context.token_file))
-    return _guarded(
-        Target(context.controller, environ.get("IRIS_FED_TOKEN", ""), environ.get("IRIS_FED_TOKEN_FILE", ""))
-    )
+        target = replace(target, token="", token_file=context.token_file)
+    if context.token_file or context.edge_token:
+        target = replace(target, edge_token=context.edge_token)
+    return guarded(target)
 
 
-def _guarded(target: Target) -> Target:
-    """A token is never sent in the clear over a network."""
-    has_token = bool(target.token or target.token_file)
-    if has_token and target.address.startswith("http:") and not is_loopback_url(target.address):
+def guarded(target: Target) -> Target:
+    """A token is never sent in the clear over a network. Raises InvalidArgument."""
+    has_token = bool(target.token or target.token_file or target.edge_token)
+    if has_token and not is_private_url(target.address):
         raise InvalidArgument(f"a token is not sent over plain http to {target.address}; use https, or a tunnel")
     return target
 
@@ -177,7 +193,8 @@ def _parse_contexts(data: Any, path: Path) -> Contexts:
 def _parse_context(name: str, entry: Any, path: Path) -> Context:
     if not isinstance(entry, dict) or not isinstance(entry.get("controller"), str):
         raise InvalidArgument(f"{path}: contexts.{name} needs `controller: URL`")
-    unknown = sorted(set(map(str, entry)) - {"controller", "token_file"})
+    unknown = sorted(set(map(str, entry)) - {"controller", "token_file", "edge_token"})
     if unknown:
         raise InvalidArgument(f"{path}: contexts.{name}.{unknown[0]} is not known")
-    return Context(check_url(entry["controller"]), str(entry.get("token_file") or ""))
+    token_file, edge_token = (str(entry.get(key) or "") for key in ("token_file", "edge_token"))
+    return Context(check_url(entry["controller"]), token_file, edge_token)

@@ -6,7 +6,7 @@ from connectrpc.code import Code
 from connectrpc.errors import ConnectError
 
 from iris_fed import errors
-from iris_fed.rpc.connect_client import ForeignAnswer, answered_404
+from iris_fed.rpc.foreign import ForeignAnswer, answered_404
 from iris_fed.rpc.unreachable import why_unreachable
 
 FIRST_PAUSE_S = 0.1

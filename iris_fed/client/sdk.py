@@ -11,6 +11,7 @@ from pyqwest import Transport
 from iris_fed.client import fetch as fetching
 from iris_fed.client import file_stream, follow
 from iris_fed.client.contexts import Target, find_target
+from iris_fed.client.edge import open_edge_token
 from iris_fed.client.failures import passes, translate
 from iris_fed.client.fetch_tasks import FetchedTasks, fetch_tasks
 from iris_fed.client.log_stream import read_resuming
@@ -36,24 +37,34 @@ T = TypeVar("T")
 class Client:
     """Speaks to the controller at `address` (an http or https URL); an async context manager.
 
-    `token` is a bearer token. Every call but `logs` and `wait` ends within `timeout_s`. Calls raise
-    the errors of `iris_fed.errors`: Unavailable when nobody answers, DeadlineExceeded when the answer
-    is late, else what the controller refused. Reads are asked again twice when nobody answers;
-    `submit` and `cancel` never are.
+    `token` is a bearer token; `edge_token` says where the token for a proxy in front of the controller comes
+    from (`file:PATH`, `env:NAME`, `command:PROGRAM ARGUMENTS`, `google:AUDIENCE`). Every call but `logs` and
+    `wait` ends within `timeout_s`. Calls raise the errors of `iris_fed.errors`: Unavailable when nobody answers,
+    DeadlineExceeded when the answer is late, else what the controller refused. Reads are asked again twice when
+    nobody answers; `submit` and `cancel` never are.
     """
 
     def __init__(
-        self, address: str, *, token: str | None = None, timeout_s: float = 30.0, transport: Transport | None = None
+        self,
+        address: str,
+        *,
+        token: str | None = None,
+        edge_token: str | None = None,
+        timeout_s: float = 30.0,
+        transport: Transport | None = None,
     ) -> None:
         headers = {"authorization": f"Bearer {token}"} if token else {}
+        edge = open_edge_token(edge_token) if edge_token else None
         self.address = address.rstrip("/")
         self._timeout_s = timeout_s
-        self._channel = Channel(self.address, headers=lambda: headers, deadline_s=timeout_s, transport=transport)
+        self._channel = Channel(
+            self.address, headers=lambda: headers, edge=edge, deadline_s=timeout_s, transport=transport
+        )
 
     @classmethod
     def for_target(cls, target: Target, *, timeout_s: float = 30.0) -> Self:
         """Raises InvalidArgument when the target's token file cannot be read."""
-        return cls(target.address, token=target.read_token(), timeout_s=timeout_s)
+        return cls(target.address, token=target.read_token(), edge_token=target.edge_token or None, timeout_s=timeout_s)
 
     @classmethod
     def from_context(cls, name: str | None = None, *, timeout_s: float = 30.0) -> Self:

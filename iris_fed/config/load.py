@@ -15,7 +15,8 @@ from iris_fed.errors import ConfigError
 
 ENV_PREFIX = "IRIS_FED_"
 CLIENT_VARIABLES = frozenset(
-    {"IRIS_FED_CONFIG", "IRIS_FED_CONTEXT", "IRIS_FED_CONTROLLER", "IRIS_FED_TOKEN", "IRIS_FED_TOKEN_FILE"}
+    {"IRIS_FED_CONFIG", "IRIS_FED_CONTEXT", "IRIS_FED_CONTROLLER", "IRIS_FED_EDGE_TOKEN"}
+    | {"IRIS_FED_TOKEN", "IRIS_FED_TOKEN_FILE"}
 )
 """Variables with our prefix that the command line reads; no settings of a controller."""
 _MAX_SHOWN = 5
@@ -138,5 +139,9 @@ def _with_absolute_paths(settings: Settings, base: Path) -> Settings:
         "nonce_key": auth.nonce_key and resolved(auth.nonce_key, base),
         "federation_peers": trusted,
     }
+    peers = [
+        peer.model_copy(update={"edge_token": peer.edge_token and resolved(peer.edge_token, base)})
+        for peer in settings.peers
+    ]
     state_dir = base / settings.state_dir.expanduser()
-    return settings.model_copy(update={"state_dir": state_dir, "auth": auth.model_copy(update=keys)})
+    return settings.model_copy(update={"state_dir": state_dir, "auth": auth.model_copy(update=keys), "peers": peers})

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from iris_fed.config.edge_tokens import check_edge_token
 from iris_fed.config.references import check_public_key, check_reference
 from iris_fed.config.units import parse_bytes, parse_millicores
 
@@ -88,6 +89,7 @@ ClusterName = Annotated[str, AfterValidator(_check_cluster_name)]
 Name = Annotated[str, AfterValidator(_check_name)]
 Secret = Annotated[str, AfterValidator(check_reference)]
 PublicKey = Annotated[str, AfterValidator(check_public_key)]
+AccountName = Annotated[str, Field(min_length=1, max_length=64)]
 Whole = Annotated[int, BeforeValidator(_no_bool)]
 Seconds = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, le=30 * DAY_S)]
 Days = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, le=3_650)]
@@ -116,6 +118,23 @@ class LimitSettings(Section):
         default=67_108_864, ge=0, le=2**30, description="Largest workspace that a job may bring along, in bytes."
     )
     log_page_bytes: Bytes = Field(default=1_048_576, ge=4_096, description="Log output in one message, in bytes.")
+    calls_per_caller: Whole = Field(
+        default=512, ge=4, le=65_536, description="Calls of one caller under way; one more is RESOURCE_EXHAUSTED."
+    )
+    connections_per_address: Whole = Field(
+        default=512,
+        ge=4,
+        le=65_536,
+        description="Open connections of one address that is not in `listen.trusted_proxies`; one more is closed with "
+        "a 503.",
+    )
+    connections: Whole = Field(
+        default=4_096, ge=16, le=65_536, description="Open connections in all, at most half of the files it may open."
+    )
+
+
+EDGE_LIMITS = ("calls_per_caller", "connections_per_address", "connections")
+"""What of `limits` bounds the edge; the rest bounds what requests hold."""
 
 
 class LogSettings(Section):
@@ -188,6 +207,17 @@ class LocalBackendSettings(Section):
     advertise_host: str = Field(
         default="127.0.0.1", min_length=1, max_length=253, description="Host under which tasks are reached."
     )
+    run_as: AccountName | dict[Annotated[str, Field(min_length=1, max_length=320)], AccountName] | None = Field(
+        default=None,
+        description="Account of this machine that tasks run as, when the controller runs as root: one for all, or "
+        "`{alice: alice, '*': nobody, hub/alice: guest, hub/*: guest}`, by user or by requester and user; `*` is our "
+        "own users', never a requester's. Whom no entry fits runs nothing.",
+    )
+    shared_uid: Literal["refuse", "accept"] = Field(
+        default="refuse",
+        description="`accept`: tasks run as the controller itself though several people or other clusters may submit; "
+        "each of their tasks can then read its keys and act as it. Without this, or `run_as`, `serve` refuses.",
+    )
 
     @model_validator(mode="after")
     def _devices_need_a_type(self) -> "LocalBackendSettings":
@@ -202,6 +232,12 @@ class PeerSettings(Section):
     name: ClusterName = Field(description="The peer's own `cluster.name`.")
     address: Annotated[str, AfterValidator(check_address)] = Field(
         description="Base URL of its controller: https, or http to a loopback address."
+    )
+    edge_token: Annotated[str, AfterValidator(check_edge_token)] | None = Field(
+        default=None,
+        description="Where the token for a proxy in front of it (Google IAP) comes from, sent in "
+        "`Proxy-Authorization`: `file:PATH`, `env:NAME`, `command:PROGRAM ARGUMENTS` (run without a shell) or "
+        "`google:AUDIENCE` (needs the extra `google`).",
     )
 
 

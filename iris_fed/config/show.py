@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from iris_fed.config.edge_tokens import masked
 from iris_fed.config.references import ENV
 from iris_fed.config.settings import Settings
 
@@ -33,13 +34,16 @@ def effective_yaml(settings: Settings) -> str:
     """The whole configuration, defaults included, as YAML that can be read back.
 
     References to files stay, since their paths are no secret; the name of a variable is masked, as
-    some people put the secret itself there.
+    some people put the secret itself there; so are the words of a command.
     """
     data = settings.model_dump(mode="json", exclude_none=True)
     for name in _SECRETS:
         reference = data["auth"].get(name, "")
         if reference.startswith(ENV):
             data["auth"][name] = ENV + MASK
+    for peer in data["peers"]:
+        if "edge_token" in peer:
+            peer["edge_token"] = masked(peer["edge_token"], MASK)
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
 
 

@@ -66,6 +66,7 @@ def launch_request(job: Job, attempt: Attempt, link: TaskLink) -> LaunchRequest:
         files=job.spec.workdir_files,
         bundle=link.bundle(job.bundle_id) if job.bundle_id else None,
         secret_files=files,
+        owner=f"{job.requester}/{job.user}" if job.requester else job.user,
     )
 
 

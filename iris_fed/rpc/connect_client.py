@@ -6,19 +6,21 @@ the links between controllers gzip costs more than it saves.
 
 import asyncio
 import ipaddress
-import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
-from connectrpc.code import Code
-from connectrpc.errors import ConnectError
 from connectrpc.request import RequestContext
-from pyqwest import Client, HTTPTransport, Request, Response, Transport
+from pyqwest import Client, HTTPTransport, Transport
 
+from iris_fed.auth.edge_tokens import EdgeToken
+from iris_fed.errors import InvalidArgument
+from iris_fed.rpc.cancel_safe import CancelSafe
+from iris_fed.rpc.foreign import ConnectOnly
 from iris_fed.rpc.gen.cluster.controller_connect import ControllerServiceClient
 from iris_fed.rpc.gen.irisfed.cluster_connect import ClusterServiceClient
+from iris_fed.rpc.through_edge import ThroughEdge
 
 POOL_IDLE_TIMEOUT_S = 60.0
 """Below the keep-alive of our servers (120 s), so that no call is sent on a connection being closed."""
@@ -30,54 +32,8 @@ SETTLE_S = 0.02
 moment is aborted by them."""
 DEFAULT_DEADLINE_S = 30.0
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
-MAX_ERROR_BYTES = 256 * 1024
-_CONNECT_CODES = frozenset(code.value for code in Code)
 
-REQ = TypeVar("REQ")
-RES = TypeVar("RES")
 HeaderSource = Callable[[], Mapping[str, str]]
-
-
-class ForeignAnswer(ConnectionError):
-    """An answer that no controller gave: a proxy's, a login page, a wrong port.
-
-    `status` is its HTTP status. A controller that does not know a method or service answers 404
-    without a body, which is foreign too: ask `answered_404`.
-    """
-
-    def __init__(self, status: int, content_type: str) -> None:
-        shown = content_type.partition(";")[0].strip() or "no content type"
-        super().__init__(f"HTTP {status} with {shown[:60]}, which is no controller's answer")
-        self.status = status
-
-
-class CancelSafe:
-    """Gives a cancelled caller its own CancelledError back: the client turns it into ConnectError(CANCELED),
-    which breaks `asyncio.timeout` and task groups."""
-
-    async def intercept_unary(
-        self, call_next: Callable[[REQ, RequestContext[Any, Any]], Awaitable[RES]], request: REQ, ctx: Any, /
-    ) -> RES:
-        try:
-            return await call_next(request, ctx)
-        except ConnectError as error:
-            if isinstance(error.__cause__, asyncio.CancelledError):
-                raise error.__cause__ from None
-            raise
-
-    async def intercept_server_stream(
-        self, call_next: Callable[[REQ, RequestContext[Any, Any]], AsyncIterator[RES]], request: REQ, ctx: Any, /
-    ) -> AsyncIterator[RES]:
-        stream = call_next(request, ctx)
-        try:
-            async for response in stream:
-                yield response
-        except ConnectError as error:
-            if isinstance(error.__cause__, asyncio.CancelledError):
-                raise error.__cause__ from None
-            raise
-        finally:
-            await _close(stream)
 
 
 class SendHeaders:
@@ -94,38 +50,15 @@ class SendHeaders:
         return
 
 
-class ConnectOnly:
-    """A transport that raises ForeignAnswer for whatever is not spoken in the Connect protocol.
-
-    Without it the client library makes PERMISSION_DENIED of any 403, as if the controller had refused.
-    """
-
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
-
-    async def execute(self, request: Request) -> Response:
-        response = await self._inner.execute(request)
-        content_type = response.headers.get("content-type") or ""
-        kind = content_type.partition(";")[0].strip().lower()
-        if response.status == 200 and kind.startswith(("application/proto", "application/connect+")):
-            return response
-        if kind != "application/json":
-            raise await _foreign(response, content_type)
-        if response.status == 200:
-            return response
-        body = await _read_bounded(response)
-        if not _is_connect_error(body):
-            raise ForeignAnswer(response.status, content_type)
-        return Response(status=response.status, headers=response.headers, content=body)
-
-
 class Channel:
     """One controller, as a caller sees it: its two services over one pool of connections.
 
     `address` is an http(s) URL without a path of the service. `headers` is asked at every call.
+    `edge` is the token for a proxy in front; it is closed with the channel.
     Unary calls end after `deadline_s` unless the call says otherwise; `streams` has no deadline of
     its own. `ca_pem` replaces the system's certificates. Errors come as ConnectError; where no
-    controller answered, its `__cause__` is the OSError (ForeignAnswer included).
+    controller answered, its `__cause__` is the OSError (ForeignAnswer included). Raises InvalidArgument for an
+    edge token that would travel in the clear.
     """
 
     def __init__(
@@ -133,16 +66,22 @@ class Channel:
         address: str,
         *,
         headers: HeaderSource | None = None,
+        edge: EdgeToken | None = None,
         deadline_s: float = DEFAULT_DEADLINE_S,
         ca_pem: bytes | None = None,
         transport: Transport | None = None,
     ) -> None:
         self.address = address.rstrip("/")
+        if edge is not None and not is_private_url(self.address):
+            raise InvalidArgument(f"an edge token is not sent over plain http to {self.address}; use https")
+        self._edge = edge
         self._owned: HTTPTransport | None = None
         if transport is None:
             transport = self._owned = open_transport(self.address, ca_pem)
         http = Client(ConnectOnly(transport))
-        interceptors = (CancelSafe(), SendHeaders(headers)) if headers else (CancelSafe(),)
+        interceptors: list[Any] = [CancelSafe()]
+        interceptors += [SendHeaders(headers)] if headers else []
+        interceptors += [ThroughEdge(edge)] if edge else []
         common: dict[str, Any] = {
             "accept_compression": (),
             "send_compression": None,
@@ -157,6 +96,8 @@ class Channel:
 
     async def close(self) -> None:
         """Close the connections, unless the transport was handed in."""
+        if self._edge is not None:
+            await self._edge.close()
         if self._owned is not None:
             await self._owned.aclose()
             await asyncio.sleep(SETTLE_S)
@@ -179,11 +120,6 @@ def open_transport(address: str, ca_pem: bytes | None = None) -> HTTPTransport:
     )
 
 
-def answered_404(error: ConnectError) -> bool:
-    """Whether the other side does not know the method or service at all (Connect servers answer a bare 404)."""
-    return isinstance(error.__cause__, ForeignAnswer) and error.__cause__.status == 404
-
-
 def keep_loopback_off_proxies() -> None:
     """Extend NO_PROXY by this machine: the transport obeys HTTP_PROXY even for loopback, and only the
     environment turns that off. Call it once, before the first client."""
@@ -191,6 +127,11 @@ def keep_loopback_off_proxies() -> None:
     hosts = [host.strip() for host in present.split(",") if host.strip()]
     wanted = [host for host in ("127.0.0.1", "localhost", "::1") if host not in hosts]
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(hosts + wanted)
+
+
+def is_private_url(url: str) -> bool:
+    """Whether a secret may travel to it: encrypted, or not leaving this machine."""
+    return urlsplit(url).scheme == "https" or is_loopback_url(url)
 
 
 def is_loopback_url(url: str) -> bool:
@@ -201,32 +142,3 @@ def is_loopback_url(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-async def _close(stream: AsyncIterator[Any]) -> None:
-    aclose = getattr(stream, "aclose", None)
-    if aclose is not None:
-        await aclose()
-
-
-async def _foreign(response: Response, content_type: str) -> ForeignAnswer:
-    async with response:
-        return ForeignAnswer(response.status, content_type)
-
-
-async def _read_bounded(response: Response) -> bytes:
-    body = bytearray()
-    async with response:
-        async for chunk in response.content:
-            body += chunk
-            if len(body) > MAX_ERROR_BYTES:
-                break
-    return bytes(body)
-
-
-def _is_connect_error(body: bytes) -> bool:
-    try:
-        data = json.loads(body)
-    except ValueError:
-        return False
-    return isinstance(data, dict) and data.get("code") in _CONNECT_CODES

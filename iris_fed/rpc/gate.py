@@ -18,8 +18,9 @@ from iris_fed.clock import Entropy
 from iris_fed.controller.reach import MAX_EXEC_S
 from iris_fed.errors import DeadlineExceeded, IrisFedError
 from iris_fed.model.limits import MAX_LONG_POLL_MS
+from iris_fed.rpc.audit import write_denied
+from iris_fed.rpc.crowd import Crowd
 from iris_fed.rpc.errors import to_connect, to_internal
-from iris_fed.telemetry import get_logger
 
 UNARY_DEADLINE_S = MAX_LONG_POLL_MS / 1000 + 30
 """No unary call is served for longer, whatever its caller thinks; but for commands in a task's place."""
@@ -29,9 +30,10 @@ EXEC = "ExecInContainer"
 
 REQ = TypeVar("REQ")
 RES = TypeVar("RES")
-log = get_logger(__name__)
+MAX_CALLS = 512
 
 _caller: ContextVar[Identity] = ContextVar("caller")
+_client: ContextVar[str] = ContextVar("client", default="")
 
 
 def caller() -> Identity:
@@ -39,38 +41,50 @@ def caller() -> Identity:
     return _caller.get()
 
 
+def client() -> str:
+    """The address from which the request being served came, for people to read."""
+    return _client.get()
+
+
 @dataclass(frozen=True, slots=True)
 class GateTerms:
-    """What the operator decides at the gate. `proxies` are believed about a client's address, for the log."""
+    """What the operator decides at the gate. `proxies` are believed about a client's address, for the log;
+    `calls` of one caller may be under way."""
 
     dashboard_reads_content: bool = False
     proxies: Sequence[Network] = ()
+    calls: int = MAX_CALLS
 
 
 class Gate:
-    """Runs before the body is read: authenticates, checks the policy table, names the request."""
+    """Runs before the body is read: authenticates, checks the policy table, counts, names the request."""
 
     def __init__(self, authenticator: Authenticator, entropy: Entropy, terms: GateTerms | None = None) -> None:
         self._authenticator = authenticator
         self._entropy = entropy
         self._terms = terms or GateTerms()
+        self._crowd = Crowd(self._terms.calls)
 
-    async def on_start(self, ctx: RequestContext[Any, Any]) -> None:
+    async def on_start(self, ctx: RequestContext[Any, Any]) -> Identity:
         method = f"{ctx.method.service_name}/{ctx.method.name}"
         structlog.contextvars.bind_contextvars(request=self._entropy.token()[:12], method=ctx.method.name)
         headers = joined(ctx.request_headers.allitems())
         peer = ctx.client_address or ""
+        _client.set(client_address(peer, headers.get("x-forwarded-for", ""), self._terms.proxies))
+        identity: Identity | None = None
         try:
             identity = await self._authenticator.authenticate(headers, peer)
             check_allowed(identity, method, dashboard_reads_content=self._terms.dashboard_reads_content)
+            self._crowd.enter(identity)
         except IrisFedError as error:
-            client = client_address(peer, headers.get("x-forwarded-for", ""), self._terms.proxies)
-            log.warning("rpc.denied", code=error.code.value, client=client, reason=error.message)
+            write_denied(ctx.method.name, client(), error.code.value, error.message, identity)
             raise to_connect(error) from None
         structlog.contextvars.bind_contextvars(caller=identity.principal)
         _caller.set(identity)
+        return identity
 
-    async def on_end(self, _token: None, _ctx: RequestContext[Any, Any], _error: Exception | None, /) -> None:
+    async def on_end(self, caller: Identity, _ctx: RequestContext[Any, Any], _error: Exception | None, /) -> None:
+        self._crowd.leave(caller)
         structlog.contextvars.clear_contextvars()
 
 

@@ -8,6 +8,7 @@ from connectrpc.code import Code
 from connectrpc.errors import ConnectError
 from pyqwest import Transport
 
+from iris_fed.auth.edge_tokens import EdgeToken
 from iris_fed.errors import InvalidArgument
 from iris_fed.model.federation import Admission, SyncAnswer, SyncRequest
 from iris_fed.model.files import ExecResult, FileChunk, FileListing
@@ -16,7 +17,8 @@ from iris_fed.model.logs import LogBatch, LogRequest
 from iris_fed.model.ports import PeerRefused, PeerUnreachable
 from iris_fed.model.resources import BackendSummary
 from iris_fed.model.spec import Submission
-from iris_fed.rpc.connect_client import Channel, answered_404
+from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.foreign import answered_404
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.irisfed import cluster_pb2
 from iris_fed.rpc.unreachable import never_left, why_unreachable
@@ -38,15 +40,21 @@ T = TypeVar("T")
 
 
 class ConnectPeer:
-    """`token` is asked for a fresh credential at each call. `deadline_s` bounds every call but streams."""
+    """`token` is asked for a fresh credential at each call; `edge` is for a proxy in front of the peer.
+    `deadline_s` bounds every call but streams."""
 
     def __init__(
-        self, address: str, token: Callable[[], str], deadline_s: float, transport: Transport | None = None
+        self,
+        address: str,
+        token: Callable[[], str],
+        deadline_s: float,
+        transport: Transport | None = None,
+        edge: EdgeToken | None = None,
     ) -> None:
         def headers() -> Mapping[str, str]:
             return {"authorization": f"Bearer {token()}"}
 
-        self._channel = Channel(address, headers=headers, deadline_s=deadline_s, transport=transport)
+        self._channel = Channel(address, headers=headers, edge=edge, deadline_s=deadline_s, transport=transport)
 
     async def list_backends(self) -> tuple[BackendSummary, ...]:
         answer = await _call(self._channel.controller.list_backends(Controller.ListBackendsRequest()))

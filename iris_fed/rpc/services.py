@@ -5,9 +5,10 @@ from typing import Any
 from connectrpc.compat import google_protobuf_binary_codec, google_protobuf_json_codec
 from starlette.types import ASGIApp
 
+from iris_fed.rpc.audit import Audit
 from iris_fed.rpc.cluster_service import ClusterHandlers
 from iris_fed.rpc.controller_service import ControllerHandlers
-from iris_fed.rpc.gate import Errors, Gate
+from iris_fed.rpc.gate import Errors, Gate, caller, client
 from iris_fed.rpc.gen.cluster.controller_connect import ControllerServiceASGIApplication
 from iris_fed.rpc.gen.irisfed.cluster_connect import ClusterServiceASGIApplication
 
@@ -21,7 +22,7 @@ def build_services(
 ) -> list[tuple[str, ASGIApp]]:
     """`request_bytes` bounds every request body, after decompression too."""
     common: dict[str, Any] = {
-        "interceptors": (gate, Errors()),
+        "interceptors": (gate, Audit(caller, client), Errors()),
         "read_max_bytes": request_bytes,
         "codecs": CODECS,
     }

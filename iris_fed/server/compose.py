@@ -10,6 +10,7 @@ import anyio
 from starlette.types import ASGIApp
 
 from iris_fed.auth.authenticator import ensure_admin_token
+from iris_fed.auth.edge_tokens import open_edge_token
 from iris_fed.auth.federation_tokens import FederationSigner
 from iris_fed.auth.nonces import NonceMint
 from iris_fed.auth.task_tokens import TaskTokens, ensure_task_key
@@ -18,7 +19,7 @@ from iris_fed.backends.local.backend import LocalBackend
 from iris_fed.backends.local.settings import LocalSettings
 from iris_fed.clock import Clock, Entropy, SystemClock, SystemEntropy
 from iris_fed.config import Settings, networks, read_secret
-from iris_fed.config.sections import LocalBackendSettings, PeerSettings
+from iris_fed.config.sections import EDGE_LIMITS, LocalBackendSettings, PeerSettings
 from iris_fed.controller.cancel import Canceller
 from iris_fed.controller.disk import DiskGuard
 from iris_fed.controller.launching import TaskLink
@@ -46,7 +47,8 @@ from iris_fed.rpc.gate import Gate, GateTerms
 from iris_fed.rpc.peer_client import ConnectPeer
 from iris_fed.rpc.services import build_services
 from iris_fed.rpc.sight import Sight
-from iris_fed.server.identity import Identities, build_identities, read_signing_key
+from iris_fed.server.identity import Identities, build_identities, may_read_health, read_signing_key
+from iris_fed.server.task_accounts import BACKENDS_FOLDER, check_task_accounts, show_the_way
 from iris_fed.signals import JobSignals
 from iris_fed.store.bundles import BUNDLES_FOLDER, BundleStore
 from iris_fed.store.db import Database
@@ -103,8 +105,11 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
     """
     parts = parts or Parts()
     async with AsyncExitStack() as stack:
+        if parts.make_backend is None:
+            check_task_accounts(settings)
         prepare_state_dir(settings.state_dir)
         stack.callback(StateLock(settings.state_dir).release)
+        show_the_way(settings)
         path, name = settings.state_dir / DATABASE_NAME, settings.cluster.name
         db, meta = await open_database(path, name, parts.entropy.token(), parts.clock, inline=parts.inline_database)
         stack.push_async_callback(db.close)
@@ -126,7 +131,7 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         identities = build_identities(settings, runtime, admin_token, tokens, stack)
         use_cases = _build_use_cases(settings, runtime, _Here(loop, bundles, backends), federation, feed, identities)
         proxies = networks(settings.listen.trusted_proxies)
-        terms = GateTerms(settings.auth.dashboard_reads_content, proxies)
+        terms = GateTerms(settings.auth.dashboard_reads_content, proxies, settings.limits.calls_per_caller)
         gate = Gate(identities.authenticator, parts.entropy, terms)
         logs = LogReader(runtime, backends, federation, settings.limits.log_page_bytes)
         facts = ClusterFacts(name, meta.database_id, parts.clock.now_ms())
@@ -147,7 +152,8 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         group.start_soon(federation.run)
         if identities.keys is not None:
             group.start_soon(loops.supervise, "iap-keys", identities.keys.run)
-        asgi = build_app(services, Readiness(runtime, loop.notes).report, settings.listen.own_hosts)
+        ready, may_read = Readiness(runtime, loop.notes).report, may_read_health(identities.authenticator)
+        asgi = build_app(services, ready, settings.listen.own_hosts, may_read)
         yield Controller(asgi, admin_token, db, federation, feed, loop, backends, meta)
         feed.stop()
 
@@ -175,7 +181,7 @@ def _build_use_cases(
         feed=feed,
         federation=federation,
         backends=loop.local_backends,
-        limits=Limits(**settings.limits.model_dump()),
+        limits=Limits(**settings.limits.model_dump(exclude=set(EDGE_LIMITS))),
         role_of=lambda user: identities.people.role_of_user(user).value,
         sight=Sight(
             queries,
@@ -189,7 +195,7 @@ def _build_use_cases(
 
 def _build_backends(settings: Settings, parts: Parts) -> dict[str, Backend]:
     def local(backend: LocalBackendSettings) -> Backend:
-        return LocalBackend(local_settings(backend), settings.state_dir / "backends" / backend.id, parts.clock)
+        return LocalBackend(local_settings(backend), settings.state_dir / BACKENDS_FOLDER / backend.id, parts.clock)
 
     make = parts.make_backend or local
     return {backend.id: make(backend) for backend in settings.backends}
@@ -208,6 +214,7 @@ def local_settings(backend: LocalBackendSettings) -> LocalSettings:
         kill_grace_s=backend.kill_grace_s,
         output_bytes=backend.output_bytes,
         advertise_host=backend.advertise_host,
+        run_as=backend.run_as,
     )
 
 
@@ -228,7 +235,8 @@ def _build_federation(
     mint = NonceMint(read_secret(settings.auth.nonce_key, os.environ, "auth.nonce_key").encode())
 
     def over_http(peer: PeerSettings, token: Callable[[], str]) -> PeerClient:
-        return ConnectPeer(peer.address, token, settings.federation.call_timeout_s)
+        edge = open_edge_token(peer.edge_token, runtime.clock) if peer.edge_token else None
+        return ConnectPeer(peer.address, token, settings.federation.call_timeout_s, edge=edge)
 
     connect = parts.connect_peer or over_http
     links = []

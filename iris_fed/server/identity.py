@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from getpass import getuser
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from starlette.requests import Request
 
 from iris_fed.auth.authenticator import Authenticator, Sources, TaskOwner
 from iris_fed.auth.federation_tokens import FederationVerifier, TrustedRequester
@@ -15,18 +16,24 @@ from iris_fed.auth.identity import Role
 from iris_fed.auth.jwks import PublishedKeys
 from iris_fed.auth.key_endpoint import KeyEndpoint
 from iris_fed.auth.keys import private_key_from_pem, public_key_from_pem
-from iris_fed.auth.network import NetworkTrust
+from iris_fed.auth.network import NetworkTrust, is_local
 from iris_fed.auth.people import NETWORK_USER, Listed, People
+from iris_fed.auth.policy import check_allowed
 from iris_fed.auth.task_tokens import TaskTokens
 from iris_fed.auth.user_tokens import UserTokenSigner, UserTokenVerifier
 from iris_fed.config import Settings, networks, read_public_key, read_secret
 from iris_fed.controller.tokens import TokenDesk
+from iris_fed.errors import IrisFedError
 from iris_fed.model.limits import DAY_MS
 from iris_fed.model.tokens import UserToken
+from iris_fed.rpc.gate import joined
 from iris_fed.store.db import Database
 from iris_fed.store.jobs import job_of_live_attempt
 from iris_fed.store.runtime import Runtime
 from iris_fed.store.user_tokens import token_by_id
+
+_HEALTH = "iris.cluster.ControllerService/ListPeers"
+"""Whoever may call this may know how the controller is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,23 @@ def build_identities(
     )
     desk = TokenDesk(runtime, UserTokenSigner(signing_key, settings.cluster.name), people, max_lifetime_s)
     return Identities(Authenticator(admin_token, tasks, _job_of_task(runtime.db), sources), people, desk, keys)
+
+
+def may_read_health(authenticator: Authenticator) -> Callable[[Request], Awaitable[bool]]:
+    """Who learns more from `/readyz` than ok or not: this machine itself, and whoever may see the peers."""
+
+    async def may_read(request: Request) -> bool:
+        headers = joined(request.headers.items())
+        peer = f"{request.client.host}:{request.client.port}" if request.client else ""
+        if is_local(peer, headers):
+            return True
+        try:
+            check_allowed(await authenticator.authenticate(headers, peer), _HEALTH)
+        except IrisFedError:
+            return False
+        return True
+
+    return may_read
 
 
 def read_signing_key(settings: Settings) -> Ed25519PrivateKey | None:

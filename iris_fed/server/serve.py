@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import faulthandler
 import os
+import resource
 import signal
 import socket
 import sys
@@ -13,11 +14,12 @@ from functools import partial
 import uvicorn
 import uvloop
 
-from iris_fed.config import Settings
+from iris_fed.config import Settings, networks
 from iris_fed.errors import ConfigError
 from iris_fed.server.compose import Controller, running_controller
 from iris_fed.telemetry import configure_logging, get_logger
-from iris_fed.web.http_protocol import BoundedHttpProtocol
+from iris_fed.web.connections import Connections
+from iris_fed.web.http_protocol import bounded_by
 from iris_fed.web.streams import Streams
 
 URL_FILE = "controller.url"
@@ -105,7 +107,7 @@ async def _serve(settings: Settings, listener: socket.socket, stop: _Stop, exit_
         server = _Server(
             uvicorn.Config(
                 streams,
-                http=BoundedHttpProtocol,
+                http=bounded_by(_connections(settings)),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -122,6 +124,15 @@ async def _serve(settings: Settings, listener: socket.socket, stop: _Stop, exit_
         log.info("controller.serving", cluster=settings.cluster.name, url=url, database=controller.meta.database_id)
         await server.serve(sockets=[listener])
     log.info("controller.stopped", cluster=settings.cluster.name)
+
+
+def _connections(settings: Settings) -> Connections:
+    """Half of the files that this process may open are left to the database, the launcher and the peers."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = settings.limits.connections
+    if files != resource.RLIM_INFINITY:
+        most = min(most, files // 2)
+    return Connections(most, settings.limits.connections_per_address, networks(settings.listen.trusted_proxies))
 
 
 def _end_what_is_held(controller: Controller, streams: Streams) -> None:

@@ -10,17 +10,22 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from iris_fed.controller.readiness import Report
+from iris_fed.web.headers import SecurityHeaders
 from iris_fed.web.hosts import LOOPBACK_HOSTS, HostGuard
 
 Probe = Callable[[], Awaitable[Report]]
+Reader = Callable[[Request], Awaitable[bool]]
 
 
 def build_app(
-    services: Iterable[tuple[str, ASGIApp]], ready: Probe, own_hosts: Collection[str] = LOOPBACK_HOSTS
+    services: Iterable[tuple[str, ASGIApp]],
+    ready: Probe,
+    own_hosts: Collection[str] = LOOPBACK_HOSTS,
+    may_read: Reader | None = None,
 ) -> ASGIApp:
     """`services`: path of each RPC service and its application. `ready` is asked at `/readyz`, which
-    answers 200 or 503, one line a problem and a note; as JSON to who accepts only that. `own_hosts`: the
-    names that it answers to."""
+    answers 200 or 503; to whom `may_read` admits (None = everybody) with one line a problem and a note, as
+    JSON to who accepts only that. `own_hosts`: the names that it answers to."""
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -28,13 +33,15 @@ def build_app(
     async def readyz(request: Request) -> Response:
         report = await ready()
         status = 503 if report.problems else 200
+        if may_read is not None and not await may_read(request):
+            return PlainTextResponse("not ready\n" if report.problems else "ok\n", status)
         if request.headers.get("accept", "").startswith("application/json"):
             return JSONResponse({"ready": not report.problems, **asdict(report)}, status)
         return PlainTextResponse(_lines(report), status)
 
     routes: list[Route | Mount] = [Route("/healthz", healthz), Route("/readyz", readyz)]
     routes += [Mount(path, app=app) for path, app in services]
-    return HostGuard(Starlette(routes=routes), own_hosts)
+    return SecurityHeaders(HostGuard(Starlette(routes=routes), own_hosts))
 
 
 def _lines(report: Report) -> str:

@@ -23,7 +23,7 @@ class HostGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-            refusal = refuse_headers(headers, self._own_hosts)
+            refusal = refuse_headers(headers, self._own_hosts) or refuse_foreign_page(scope["method"], headers)
             if refusal is not None:
                 await PlainTextResponse(refusal + "\n", status_code=403)(scope, receive, send)
                 return
@@ -45,6 +45,14 @@ def refuse_headers(headers: list[tuple[str, str]], own_hosts: Collection[str] = 
         if name == "origin" and _host_of(value) not in own_hosts:
             return "requests of pages from elsewhere are refused"
     return None
+
+
+def refuse_foreign_page(method: str, headers: list[tuple[str, str]]) -> str | None:
+    """Why a browser may not send this on behalf of the page that it shows, or None. Following a link is fine."""
+    if method in ("GET", "HEAD"):
+        return None
+    sites = {value.lower() for name, value in headers if name == "sec-fetch-site"}
+    return None if sites <= {"same-origin", "none"} else "requests of pages from elsewhere are refused"
 
 
 def refuse_unreadable(headers: list[tuple[str, str]]) -> tuple[int, str] | None:

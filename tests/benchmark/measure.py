@@ -84,7 +84,7 @@ def start_two(folder: Path) -> tuple[Cluster, Cluster]:
             "cluster": {"name": "lab"},
             "listen": {"port": 0},
             "log": {"level": "warning"},
-            "backends": [{"id": "local", "devices": {"h100": 64}}],
+            "backends": [{"id": "local", "devices": {"h100": 64}, "shared_uid": "accept"}],
             "auth": {
                 "federation_peers": {
                     "hub": {

@@ -94,7 +94,7 @@ class Chaos:
     # --- the clusters ---
 
     def _start(self) -> None:
-        lab_backend = {"id": "local", "cpu": 64, "devices": {"h100": 64}, "kill_grace_s": 1.0}
+        lab_backend = {"id": "local", "cpu": 64, "devices": {"h100": 64}, "kill_grace_s": 1.0, "shared_uid": "accept"}
         self.hub = Cluster.make(self.root, "hub", federation=FEDERATION, backends=[{"id": "local", "cpu": 64}])
         trust = {"hub": {"public_keys": [self.hub.public_key], "allowed_submitters": ["*"]}}
         self.lab = Cluster.make(self.root, "lab", auth={"federation_peers": trust}, backends=[lab_backend])

@@ -96,6 +96,7 @@ async def test_the_launchers_own_record_decides_whether_a_uid_was_started(local:
         "memory_bytes": 0,
         "timeout_ms": 0,
         "grace_s": 0.1,
+        "account": None,
     }
     assert not (await client.request("launch", **launch))["known"]
     assert (await client.request("launch", **launch))["known"]

@@ -76,7 +76,7 @@ class Cluster:
         write_new(home / "nonce.key", os.urandom(32).hex(), 0o600)
         keys = {"signing_key": "file:signing-key.pem", "nonce_key": "file:nonce.key"}
         auth = keys | settings.pop("auth", {})
-        backends = settings.pop("backends", [{"id": "local", "kill_grace_s": 1.0}])
+        backends = settings.pop("backends", [{"id": "local", "kill_grace_s": 1.0, "shared_uid": "accept"}])
         usual = {"federation": HEARTBEATS, "auth": auth, "backends": backends, "retention": RETENTION}
         return cls(name, home, {**usual, **settings}, public)
 
@@ -247,7 +247,7 @@ class Federation:
 def start_federation(root: Path) -> Federation:
     hub = Cluster.make(root, "hub")
     trust = {"hub": {"public_keys": [hub.public_key], "allowed_submitters": ["*"]}}
-    lab_backends = [{"id": "local", "devices": {"h100": 8}, "kill_grace_s": 1.0}]
+    lab_backends = [{"id": "local", "devices": {"h100": 8}, "kill_grace_s": 1.0, "shared_uid": "accept"}]
     lab = Cluster.make(root, "lab", auth={"federation_peers": trust}, backends=lab_backends)
     try:
         lab.start()

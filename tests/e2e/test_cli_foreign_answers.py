@@ -10,7 +10,8 @@ from connectrpc.errors import ConnectError
 
 from iris_fed.client import Client
 from iris_fed.errors import PermissionDenied, Unavailable, Unimplemented
-from iris_fed.rpc.connect_client import Channel, ForeignAnswer
+from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.foreign import ForeignAnswer
 from iris_fed.rpc.gen.irisfed.cluster_pb2 import GetClusterInfoRequest
 
 
@@ -43,18 +44,28 @@ def _http(status: str, content_type: str, body: bytes, extra: str = "") -> bytes
 
 
 @pytest.mark.parametrize(
-    "response",
+    ("response", "says"),
     [
-        _http("403 Forbidden", "text/html", b"<html>no</html>"),
-        _http("302 Found", "text/html", b"", "location: https://login.example.org\r\n"),
-        _http("200 OK", "text/html", b"<html>log in</html>"),
-        _http("403 Forbidden", "application/json", b'{"error": {"code": 403, "message": "edge"}}'),
-        _http("502 Bad Gateway", "application/json", b"not json"),
+        (
+            _http("403 Forbidden", "text/html", b"<html>no, <b>you</b> may not</html>"),
+            "refused: HTTP 403: no, you may not",
+        ),
+        (
+            _http("401 Unauthorized", "text/html", b"Invalid IAP credentials"),
+            "refused: HTTP 401: Invalid IAP credentials",
+        ),
+        (_http("302 Found", "text/html", b"", "location: https://login.example.org\r\n"), r"\(to log in\?\): HTTP 302"),
+        (_http("200 OK", "text/html", b"<html>log in</html>"), "something else answers there"),
+        (
+            _http("403 Forbidden", "application/json", b'{"error": {"code": 403, "message": "edge"}}'),
+            "refused: HTTP 403",
+        ),
+        (_http("502 Bad Gateway", "application/json", b"not json"), "something else answers there"),
     ],
 )
-async def test_a_proxys_answer_means_that_the_controller_was_not_reached(response: bytes) -> None:
+async def test_a_proxys_answer_means_that_the_controller_was_not_reached(response: bytes, says: str) -> None:
     async with _answering(response) as url, Client(url) as client:
-        with pytest.raises(Unavailable, match="something else answers"):
+        with pytest.raises(Unavailable, match=says):
             await client.info()
 
 

@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import psutil
 import pytest
 import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from iris_fed.web import http_protocol
-from iris_fed.web.http_protocol import BoundedHttpProtocol
+from iris_fed.web.connections import Connections
+from iris_fed.web.http_protocol import bounded_by
 
 PATIENCE_S = 20.0
 
@@ -28,8 +30,9 @@ async def _app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def _serving() -> AsyncIterator[int]:
-    config = uvicorn.Config(_app, port=0, http=BoundedHttpProtocol, lifespan="off", log_config=None, ws="none")
+async def _serving(room: Connections | None = None) -> AsyncIterator[int]:
+    http = bounded_by(room or Connections())
+    config = uvicorn.Config(_app, port=0, http=http, lifespan="off", log_config=None, ws="none")
     server = uvicorn.Server(config)
     server.config.load()
     server.lifespan = config.lifespan_class(config)
@@ -40,10 +43,15 @@ async def _serving() -> AsyncIterator[int]:
         await server.shutdown()
 
 
-async def _write_headers_for_ever(writer: asyncio.StreamWriter) -> None:
+async def _write_for_ever(writer: asyncio.StreamWriter, piece: bytes) -> None:
     while True:
-        writer.write(b"x-a: b\r\n" * 1024)
+        writer.write(piece * (8192 // len(piece)))
         await writer.drain()
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(PATIENCE_S):
+        return await reader.readuntil(b"\r\n\r\n")
 
 
 async def _read_to_end(reader: asyncio.StreamReader) -> bytes:
@@ -54,15 +62,54 @@ async def _read_to_end(reader: asyncio.StreamReader) -> bytes:
             return b"<reset>"
 
 
-async def test_headers_without_end_close_the_connection() -> None:
+POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+FLOODS = {
+    "headers": (POST, b"x-a: b\r\n"),
+    "one header": (POST + b"x-a: ", b"b" * 1024),
+    "the request line": (b"GET /", b"a" * 1024),
+    "trailers": (CHUNKED + b"0\r\n", b"x-a: b\r\n"),
+    "one trailer": (CHUNKED + b"0\r\nx-a: ", b"b" * 1024),
+    "a chunk's extension": (CHUNKED + b"1;a=", b"b" * 1024),
+    "chunks that hold next to nothing": (CHUNKED, b"1\r\na\r\n"),
+}
+
+
+@pytest.mark.parametrize("what", FLOODS)
+async def test_what_never_ends_costs_its_connection_and_no_memory(what: str) -> None:
+    first, piece = FLOODS[what]
     async with _serving() as port:
+        before = psutil.Process().memory_info().rss
+        for _ in range(8):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(first)
+            async with asyncio.timeout(PATIENCE_S):
+                with pytest.raises(ConnectionError):
+                    await _write_for_ever(writer, piece)
+            writer.close()
+            assert b"200" not in await _read_to_end(reader)
+        assert psutil.Process().memory_info().rss - before < 16 * 1024 * 1024
+
+
+async def test_one_connection_too_many_of_an_address_is_told_so_and_one_that_ends_makes_room() -> None:
+    async with _serving(Connections(most=3, per_address=2)) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for reader, writer in held:
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"200 OK" in await _head(reader)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
-        async with asyncio.timeout(PATIENCE_S):
-            with pytest.raises(ConnectionError):
-                await _write_headers_for_ever(writer)
+        answer = await _read_to_end(reader)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"too many connections" in answer
         writer.close()
-        assert b"200" not in await _read_to_end(reader)
+        held[0][1].write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        await _read_to_end(held[0][0])
+        held[0][1].close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"200 OK" in await _head(reader)
+        writer.close()
+        held[1][1].close()
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,13 @@ async def test_a_feature_that_no_backend_here_honours_is_refused_at_submit(pair:
 @pytest.mark.parametrize(
     ("status", "content_type", "body", "reason"),
     [
-        (403, "text/html", b"<html>forbidden</html>", "something else answers there"),
-        (403, "application/json", b'{"error": "forbidden"}', "something else answers there"),
+        (
+            403,
+            "text/html",
+            b"<html>forbidden</html>",
+            "something in front of the controller refused: HTTP 403: forbidden",
+        ),
+        (403, "application/json", b'{"error": "forbidden"}', "something in front of the controller refused: HTTP 403"),
         (404, "text/plain", b"", "something else answers there"),
         (503, "application/json", connect_error("unavailable", "starting"), "it answered unavailable: starting"),
         (400, "application/json", connect_error("failed_precondition", "no room"), "failed_precondition: no room"),

@@ -4,7 +4,7 @@ from connectrpc.errors import ConnectError
 
 from iris_fed import errors
 from iris_fed.client.failures import passes, translate
-from iris_fed.rpc.connect_client import ForeignAnswer
+from iris_fed.rpc.foreign import ForeignAnswer
 
 URL = "http://127.0.0.1:1"
 
@@ -44,9 +44,9 @@ def test_an_unreachable_controller_is_named_with_a_short_reason(message: str, re
 
 
 def test_a_proxys_403_is_no_refusal_of_the_controller() -> None:
-    error = _failed(Code.UNAVAILABLE, "HTTP 403 with text/html", ForeignAnswer(403, "text/html"))
+    error = _failed(Code.UNAVAILABLE, "HTTP 403 with text/html", ForeignAnswer(403, "text/html", "go away"))
     assert isinstance(translate(error, URL), errors.Unavailable)
-    assert "something else answers" in translate(error, URL).message
+    assert "something in front of the controller refused: HTTP 403: go away" in translate(error, URL).message
     assert not passes(error)
 
 

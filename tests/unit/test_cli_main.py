@@ -81,8 +81,8 @@ def test_a_context_that_was_added_is_the_current_one(
     capsys.readouterr()
     assert command(["context", "list"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["*", "lab", "http://127.0.0.1:8478", str(tmp_path / "state" / "admin.token")] in rows
-    assert ["far", "https://far.org", "-"] in rows
+    assert ["*", "lab", "http://127.0.0.1:8478", str(tmp_path / "state" / "admin.token"), "-"] in rows
+    assert ["far", "https://far.org", "-", "-"] in rows
 
 
 def _commands(command: Any, path: str = "iris-fed") -> Iterator[tuple[str, Any]]:

@@ -75,3 +75,16 @@ def test_what_a_library_warns_of_comes_out_the_same_way(out: io.StringIO) -> Non
     logging.getLogger("uvicorn").warning("odd %s", "request")
     logging.getLogger("uvicorn").info("routine")
     assert [(line["event"], line["level"]) for line in lines(out)] == [("odd request", "warning")]
+
+
+def test_no_token_and_no_turn_of_direction_gets_into_a_line(out: io.StringIO) -> None:
+    configure_logging("info", "json", out)
+    token = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2ln"
+    try:
+        raise ValueError(f"refused Bearer s3cret and {token}")
+    except ValueError as error:
+        get_logger("web").error("x", value=f"authorization: bearer s3cret, {token}\u202e\u2028", exc_info=error)
+    (line,) = lines(out)
+    assert line["value"] == "authorization: bearer <token>, <token>"
+    assert "refused Bearer <token> and <token>" in str(line["exception"])
+    assert "s3cret" not in out.getvalue()

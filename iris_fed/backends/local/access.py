@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import json
 import os
+import pwd
 import signal
 import sys
 import time
@@ -13,8 +15,9 @@ from typing import Self
 
 from iris_fed.backends.base import NotRunning
 from iris_fed.backends.local import files, workdir
+from iris_fed.backends.local.accounts import NoAccount, find_account
 from iris_fed.backends.local.records import AttemptRecord, Records
-from iris_fed.backends.local.spawn import NO_PROGRAM, NOT_EXECUTABLE, find_program
+from iris_fed.backends.local.spawn import NO_PROGRAM, NOT_EXECUTABLE, Account, find_program
 from iris_fed.model.files import ExecResult, FileChunk, FileListing
 
 _READ_BYTES = 64 * 1024
@@ -54,24 +57,31 @@ class Access:
         except FileNotFoundError:
             return ExecResult(NO_PROGRAM, b"", f"{argv[0]}: not found in PATH\n".encode())
         words = [program, *argv[1:]]
-        if record.cgroup:
+        account = await asyncio.to_thread(self._account, uid)
+        # Another account may not join the cgroup, nor may anything obey the task's environment as us.
+        in_cgroup = bool(record.cgroup) and account is None
+        if in_cgroup:
             words = ["/bin/sh", "-c", _JOIN_CGROUP, f"{record.cgroup}/cgroup.procs", *words]
         else:
             words = [sys.executable, "-I", "-S", str(_GUARD), *words]
+        terms = b"" if in_cgroup else json.dumps({"env": env, "account": account}).encode()
         async with _Output(bounds.max_bytes) as stdout, _Output(bounds.max_bytes) as stderr:
+            stdin = _input(terms)
             try:
                 process = await asyncio.create_subprocess_exec(
                     *words,
-                    stdin=asyncio.subprocess.DEVNULL,
+                    stdin=stdin,
                     stdout=stdout.write_fd,
                     stderr=stderr.write_fd,
                     cwd=self._work(uid),
-                    env=env,
+                    env=env if in_cgroup else {"PATH": os.defpath},
                     start_new_session=True,
                 )
             except OSError as error:
                 return ExecResult(NOT_EXECUTABLE, b"", f"{argv[0]}: {error.strerror}\n".encode())
-            killing = signal.SIGKILL if record.cgroup else signal.SIGTERM
+            finally:
+                os.close(stdin)
+            killing = signal.SIGKILL if in_cgroup else signal.SIGTERM
             exit_code = await _attend(process, (stdout, stderr), bounds, killing)
             return ExecResult(exit_code, bytes(stdout.kept), bytes(stderr.kept), stdout.cut or stderr.cut)
 
@@ -84,6 +94,15 @@ class Access:
 
     def _work(self, uid: str) -> Path:
         return self._records.folder(uid) / files.WORK
+
+    def _account(self, uid: str) -> Account | None:
+        """Whom the attempt runs as, None = as we do: its work directory tells, which no task can give away.
+        Raises NotRunning."""
+        try:
+            owner = os.stat(self._work(uid)).st_uid
+            return None if owner == os.geteuid() else find_account(pwd.getpwuid(owner).pw_name)
+        except (OSError, KeyError, NoAccount):
+            raise NotRunning(uid) from None
 
     def _place(self, uid: str) -> tuple[AttemptRecord, dict[str, str]]:
         """The attempt's record and the environment of its main process."""
@@ -101,6 +120,14 @@ class Access:
             raise NotRunning(uid)
         # It has written over its own environment.
         return record, {"PATH": os.defpath, **env}
+
+
+def _input(content: bytes) -> int:
+    """A file that lies nowhere and holds this."""
+    fd = os.memfd_create("input", os.MFD_CLOEXEC)
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def _environment_of(pid: int, uid: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ from iris_fed.backends.base import (
 )
 from iris_fed.backends.local import files, host, logfile, workdir
 from iris_fed.backends.local.access import Access, Bounds
+from iris_fed.backends.local.accounts import NoAccount, account_of
 from iris_fed.backends.local.capacity import Ledger, lacking
 from iris_fed.backends.local.environment import task_environment
 from iris_fed.backends.local.files import Record
@@ -31,6 +32,7 @@ from iris_fed.backends.local.link import LauncherLink
 from iris_fed.backends.local.records import AttemptRecord, Records
 from iris_fed.backends.local.settings import LocalSettings
 from iris_fed.backends.local.setup import SCRIPT, setup_marker, setup_script
+from iris_fed.backends.local.spawn import Account
 from iris_fed.backends.local.summary import machine_shape, summarise
 from iris_fed.backends.local.tracker import Live, Tracker
 from iris_fed.backends.news import News
@@ -53,7 +55,7 @@ class LocalBackend:
         self._owner = Owner("", "")
         self._ledger = Ledger(machine_shape(settings))
         self._news = News()
-        self._records = Records(state_dir.absolute())
+        self._records = Records(state_dir.absolute(), shows_the_way=settings.run_as is not None)
         self._tracker = Tracker(self._records, self._ledger, self._news, clock, self._node, settings)
         self._link = LauncherLink(self._records.state_dir, settings.idle_s, self._tracker.hear, self._tracker.resume)
         self._ports_lock = asyncio.Lock()
@@ -224,10 +226,11 @@ class LocalBackend:
         uid = request.attempt_uid
         try:
             answer = await self._ask_launcher(live, request)
-        except UnsafeBundle as error:
+        except (UnsafeBundle, NoAccount) as error:
             self._tracker.never_began(uid)
             await asyncio.to_thread(self._records.remove, uid)
-            end = AttemptEnd(EndKind.NOT_STARTED, 126, message=f"its work directory cannot be filled: {error}")
+            why = "its work directory cannot be filled: " if isinstance(error, UnsafeBundle) else ""
+            end = AttemptEnd(EndKind.NOT_STARTED, 126, message=f"{why}{error}")
             self._news.add(Ended(uid, end, None, self._clock.now_ms()))
             return
         except (BackendUnavailable, OSError) as error:
@@ -241,6 +244,7 @@ class LocalBackend:
 
     async def _ask_launcher(self, live: Live, request: LaunchRequest) -> Record:
         settings, uid = self._settings, request.attempt_uid
+        account = await asyncio.to_thread(account_of, request.owner, settings.run_as)
         ports = await self._own_ports(live, request)
         folder = self._records.folder(uid) / files.WORK
         argv, marker = list(request.argv), ""
@@ -251,8 +255,8 @@ class LocalBackend:
         env = dict(request.env)
         if request.secret_files:
             env[_SECRETS_VARIABLE] = str(folder.parent / files.SECRETS)
-        if request.files or request.bundle is not None or request.secret_files:
-            await asyncio.to_thread(self._fill, uid, request)
+        if request.files or request.bundle is not None or request.secret_files or account is not None:
+            await asyncio.to_thread(self._fill, uid, request, account)
         devices = live.record.allotment.devices if settings.devices else None
         return await self._link.request(
             "launch",
@@ -260,7 +264,10 @@ class LocalBackend:
             argv=argv,
             marker=marker,
             setup_timeout_ms=request.setup_timeout_ms or 0,
-            env=task_environment(env, str(folder), settings.advertise_host, ports, devices),
+            env=task_environment(
+                env, str(folder), settings.advertise_host, ports, devices, None if account is None else account.uid
+            ),
+            account=account,
             record=live.record.to_json(),
             secrets=list(request.secret_files),
             contain="auto" if settings.use_cgroup else "warden",
@@ -270,13 +277,17 @@ class LocalBackend:
             grace_s=settings.kill_grace_s,
         )
 
-    def _fill(self, uid: str, request: LaunchRequest) -> None:
+    def _fill(self, uid: str, request: LaunchRequest, account: Account | None) -> None:
         """Unless it was started before: what is in there is the task's by now."""
         if self._records.was_started(uid):
             return
+        if account is not None:
+            self._records.close_place(uid)
         if request.files or request.bundle is not None:
             workdir.fill(self._records.folder(uid) / files.WORK, request.files, request.bundle)
         self._records.write_secrets(uid, request.secret_files)
+        if account is not None:
+            self._records.hand_over(uid, account)
 
     def _withdraw_secrets(self, uid: str) -> None:
         """Unless it was started after all: nobody knows yet whether it is tried again."""

@@ -18,7 +18,7 @@ from iris_fed.backends.base import BackendUnavailable
 from iris_fed.backends.local import files
 from iris_fed.backends.local.files import Record
 
-PROTOCOL = 1
+PROTOCOL = 2
 REQUEST_TIMEOUT_S = 30.0
 _MAX_LINE_BYTES = 32 * 1024 * 1024
 _START_PATIENCE_S = 15.0

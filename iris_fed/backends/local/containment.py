@@ -13,25 +13,26 @@ from typing import NamedTuple, Protocol
 
 from iris_fed.backends.local import cgroup, procfs, warden
 from iris_fed.backends.local.files import Record
-from iris_fed.backends.local.spawn import StartError, spawn
+from iris_fed.backends.local.spawn import Account, StartError, spawn
 
 _START_PATIENCE_MS = 30_000
 _REPORT_BYTES = 4096
 
 
 class Program(NamedTuple):
-    """What to run, and where."""
+    """What to run, where, and as whom (None = as the launcher)."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     folder: str
     home: str
+    account: Account | None = None
 
     def start(self, output_fd: int) -> int:
         """In `folder`; afterwards this process is back in `home`. Raises StartError."""
         os.chdir(self.folder)
         try:
-            return spawn(self.argv, self.env, output_fd)
+            return spawn(self.argv, self.env, output_fd, self.account)
         finally:
             os.chdir(self.home)
 

@@ -15,10 +15,11 @@ def task_environment(
     host: str,
     ports: Mapping[str, int],
     devices: Sequence[int] | None,
+    uid: int | None = None,
 ) -> dict[str, str]:
     """`asked`, completed. `devices` None = this machine declares none, so nothing is said of them;
-    empty = the task may see none of those that are here."""
-    user = pwd.getpwuid(os.getuid())
+    empty = the task may see none of those that are here. `uid` None = it runs as we do."""
+    user = pwd.getpwuid(os.getuid() if uid is None else uid)
     env = {"PATH": _PATH, "HOME": user.pw_dir, "USER": user.pw_name, "LANG": "C.UTF-8", **asked}
     env["IRIS_WORKDIR"] = workdir
     env["IRIS_ADVERTISE_HOST"] = host

@@ -1,20 +1,23 @@
 """Holds a command together where no cgroup does: nothing that it starts outlives it, or us.
 
 `python -I -S exec_guard.py PROGRAM ARGUMENT...` exits as the command did (128+n for a signal); SIGTERM
-ends all at once. Standard library only.
+ends all at once. Its input is a JSON object: `env` of the command, `account` ([uid, gid, groups] to run
+it as, or null). That environment is a task's, which nothing but the command may obey. Standard library only.
 """
 
 import ctypes
+import json
 import os
 import signal
 import sys
+from typing import Any
 
 if __name__ == "__main__":
     # Run as a file, so that neither an installed package nor site-packages is needed.
     sys.path.insert(0, os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 
 from iris_fed.backends.local import procfs
-from iris_fed.backends.local.spawn import NO_PROGRAM, NOT_EXECUTABLE
+from iris_fed.backends.local.spawn import NO_PROGRAM, NOT_EXECUTABLE, RESET_SIGNALS, Account, fork_as
 from iris_fed.backends.local.warden import become_subreaper, reap
 
 _PR_SET_PDEATHSIG = 1
@@ -23,13 +26,14 @@ _ROUND_S = 5.0
 
 
 def main(argv: list[str]) -> int:
+    asked = json.load(sys.stdin)
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     become_subreaper()
     # Should the controller die, nobody waits for an answer any more.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    defaults = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
-        pid = os.posix_spawn(argv[0], argv, os.environ, setsid=True, setsigmask=[], setsigdef=defaults)
+        pid = _start(argv, asked["env"], asked["account"])
     except OSError as error:
         os.write(2, os.fsencode(f"{argv[0]}: {error.strerror}\n"))
         return NO_PROGRAM if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
@@ -38,6 +42,13 @@ def main(argv: list[str]) -> int:
         continue
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
+
+
+def _start(argv: list[str], env: dict[str, str], account: list[Any] | None) -> int:
+    """Raises OSError."""
+    if account is not None:
+        return fork_as(Account(*account), argv[0], argv, env, (1, 2))
+    return os.posix_spawn(argv[0], argv, env, setsid=True, setsigmask=[], setsigdef=RESET_SIGNALS)
 
 
 def _wait_for(pid: int) -> int:

@@ -17,7 +17,7 @@ from iris_fed.backends.local.containment import Containment, InCgroup, Program, 
 from iris_fed.backends.local.files import Record
 from iris_fed.backends.local.launcher_loop import Loop
 from iris_fed.backends.local.output import OutputWriter
-from iris_fed.backends.local.spawn import StartError
+from iris_fed.backends.local.spawn import Account, StartError
 from iris_fed.backends.local.warden import reap
 
 _SWEEP_FIRST_S = 0.001
@@ -78,7 +78,8 @@ class Attempts:
         # Before the process: should we die now, nobody starts it again.
         files.write_record(folder, files.ATTEMPT, record, durable=True)
         self._secrets[uid] = list(request.get("secrets", ()))
-        program = Program(request["argv"], request["env"], work, self._state_dir)
+        account = Account(*request["account"]) if request["account"] is not None else None
+        program = Program(request["argv"], request["env"], work, self._state_dir, account)
         output = OutputWriter(folder, int(request["output_bytes"]))
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read_fd, False)

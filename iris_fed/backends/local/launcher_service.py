@@ -5,6 +5,7 @@ Requests carry `id` and `op`; each gets one answer with its `id`, and `error` wh
     hello                                   -> pid, protocol
     launch  uid argv env record contain output_bytes memory_bytes timeout_ms grace_s
             marker setup_timeout_ms secrets (names of files to remove at the end)
+            account ([uid, gid, groups] to run as, or null)
                                             -> known: true when this uid was started before
     kill    uid                             -> {}
     list                                    -> alive: [{uid, started_ms, building, usage}]
@@ -31,7 +32,7 @@ from iris_fed.backends.local.launcher_attempts import Attempts
 from iris_fed.backends.local.launcher_connection import Connection
 from iris_fed.backends.local.launcher_loop import Loop
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_CONNECTIONS = 8
 _PEER_CREDENTIALS = struct.Struct("iII")
 

@@ -14,6 +14,7 @@ from iris_fed.backends.local import files
 from iris_fed.backends.local.capacity import Allotment
 from iris_fed.backends.local.files import Record
 from iris_fed.backends.local.setup import SCRIPT
+from iris_fed.backends.local.spawn import Account
 from iris_fed.model.resources import Usage
 
 log = structlog.get_logger(__name__)
@@ -111,16 +112,19 @@ def unseen_end(end: AttemptEnd, started_ms: int | None, finished_ms: int) -> Rec
 class Records:
     """The attempts below one state directory."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, *, shows_the_way: bool = False) -> None:
+        """`shows_the_way`: tasks run under other accounts, which pass through without seeing what lies there."""
         self.state_dir = state_dir
+        self._mode = 0o711 if shows_the_way else 0o700
 
     def folder(self, uid: str) -> Path:
         return self.state_dir / files.ATTEMPTS / uid
 
     def prepare(self) -> None:
-        self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.state_dir.chmod(0o700)
-        (self.state_dir / files.ATTEMPTS).mkdir(mode=0o700, exist_ok=True)
+        attempts = self.state_dir / files.ATTEMPTS
+        attempts.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.state_dir.chmod(self._mode)
+        attempts.chmod(self._mode)
 
     def started(self) -> tuple[set[str], list[AttemptRecord]]:
         """Uids of all that were ever started here and not forgotten; records of those without an end.
@@ -172,6 +176,29 @@ class Records:
             with os.fdopen(fd, "wb") as stream:
                 stream.write(text.encode())
 
+    def close_place(self, uid: str) -> None:
+        """Of an attempt that has not begun: what lies there from an earlier try goes. Raises OSError."""
+        folder = self.folder(uid)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.chmod(0o700)
+        for name in (files.WORK, files.SECRETS):
+            if (folder / name).exists():
+                shutil.rmtree(folder / name)
+
+    def hand_over(self, uid: str, account: Account) -> None:
+        """What the attempt needs becomes the account's, in a place that was closed so far: nobody can
+        put a link in the way. Raises OSError."""
+        folder = self.folder(uid)
+        (folder / files.WORK).mkdir(mode=0o700, exist_ok=True)
+        (folder / files.WORK).chmod(0o700)
+        for top in (folder / files.WORK, folder / files.SECRETS, folder / SCRIPT):
+            for directory, folders, names in os.walk(top):
+                for name in (*folders, *names):
+                    os.chown(os.path.join(directory, name), account.uid, account.gid, follow_symlinks=False)
+            if top.exists():
+                os.chown(top, account.uid, account.gid)
+        folder.chmod(0o711)
+
     def remove_secrets(self, uid: str) -> None:
         """Of an attempt of which nothing runs."""
         try:
@@ -216,6 +243,7 @@ def _empty(folder: Path, spared: str) -> None:
     A task may nest directories deeper than any path may be long or a recursion go, and close its
     own: so each directory found is opened up and brought to the top before it is looked into.
     """
+    os.chmod(folder, 0o700)
     waiting = [folder]
     number = 0
     while waiting:
@@ -224,13 +252,27 @@ def _empty(folder: Path, spared: str) -> None:
             if entry.is_dir(follow_symlinks=False):
                 number += 1
                 target = folder / f".removing-{number}"
-                os.chmod(entry.path, 0o700)
-                while target.exists():
+                _open_up(entry.path)
+                while os.path.lexists(target):
                     number += 1
                     target = folder / f".removing-{number}"
                 os.rename(entry.path, target)
-                waiting.append(target)
+                # Up here nobody but us replaces it any more; before, another task of its owner could.
+                if target.is_symlink() or not target.is_dir():
+                    os.unlink(target)
+                else:
+                    waiting.append(target)
             elif directory != folder or entry.name != spared:
                 os.unlink(entry.path)
         if directory != folder:
             os.rmdir(directory)
+
+
+def _open_up(directory: str) -> None:
+    """Not through a link that took its place meanwhile."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.chmod(f"/proc/self/fd/{fd}", 0o700)
+        finally:
+            os.close(fd)

@@ -11,6 +11,7 @@ class LocalSettings:
 
     `kill_grace_s`: seconds between SIGTERM and SIGKILL. `output_bytes`: how much of an attempt's
     output is kept. `idle_s`: how long the launcher outlives its last attempt and controller.
+    `run_as`: whom tasks run as, see `accounts`; None = whoever we are.
     """
 
     backend_id: str = "local"
@@ -24,4 +25,5 @@ class LocalSettings:
     output_bytes: int = 64 * 1024 * 1024
     advertise_host: str = "127.0.0.1"
     use_cgroup: bool = True
+    run_as: str | Mapping[str, str] | None = None
     idle_s: float = 60.0

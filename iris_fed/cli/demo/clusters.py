@@ -149,7 +149,7 @@ def make_clusters(directory: Path) -> tuple[DemoCluster, DemoCluster]:
     }
     hub = DemoCluster("hub", hub_directory, {"auth": auth, "federation": HEARTBEATS})
     gpu_settings = {
-        "backends": [{"id": "local", "kind": "local", "device_type": "gpu", "devices": {"h100": 8}}],
+        "backends": [{"id": "local", "device_type": "gpu", "devices": {"h100": 8}, "shared_uid": "accept"}],
         "auth": {"federation_peers": {"hub": {"public_keys": [hub_public], "allowed_submitters": ["*"]}}},
     }
     return hub, DemoCluster("gpu-lab", directory / "gpu-lab", gpu_settings)
