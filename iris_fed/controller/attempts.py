@@ -37,6 +37,7 @@ class AttemptDriver:
         self._starting: dict[str, float] = {}
         self._resting: set[str] = set()
         self._tried: set[str] = set()
+        self._since: dict[str, float] = {}
         self._doomed: set[str] = set()
         self._killing: set[str] = set()
         self._start_tries = 0
@@ -53,7 +54,7 @@ class AttemptDriver:
         now = anyio.current_time()
         return tuple(
             f"attempt {uid} has been starting for {now - since:.0f} s"
-            for uid, since in sorted(self._starting.items())
+            for uid, since in sorted(self._since.items())
             if now - since > SLOW_LAUNCH_S
         )
 
@@ -86,8 +87,9 @@ class AttemptDriver:
         return never_started
 
     def drop(self, uid: str) -> None:
-        """It is recorded that this one never started."""
+        """It has started, or it is recorded that it never did."""
         self._waiting.pop(uid, None)
+        self._since.pop(uid, None)
 
     @property
     def _calls(self) -> TaskGroup:
@@ -115,6 +117,7 @@ class AttemptDriver:
     async def _start(self, launch: Launch) -> None:
         uid = launch.request.attempt_uid
         self._tried.add(uid)
+        self._since.setdefault(uid, anyio.current_time())
         try:
             with anyio.fail_after(CALL_LIMIT_S):
                 await self._backends[launch.backend_id].launch(launch.request)
@@ -127,7 +130,7 @@ class AttemptDriver:
             self._calls.start_soon(self._rest, uid)
         else:
             self._start_tries = 0
-            self._waiting.pop(uid, None)
+            self.drop(uid)
             self._tried.discard(uid)
         finally:
             del self._starting[uid]

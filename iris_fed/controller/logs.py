@@ -12,7 +12,7 @@ import anyio
 from iris_fed.backends.base import Backend, LogPage
 from iris_fed.decide.backoff import backoff_ms
 from iris_fed.decide.mirror import remote_id_of
-from iris_fed.errors import InvalidArgument, NotFound
+from iris_fed.errors import Aborted, InvalidArgument, NotFound
 from iris_fed.model.jobs import Attempt, Job, Task
 from iris_fed.model.logs import LogBatch, LogPosition, LogRequest, TaskLogLine
 from iris_fed.model.ports import Handoffs, PeerRefused, PeerUnreachable
@@ -151,8 +151,7 @@ class _Relay:
                 self._tries += 1
                 ended = await self._ended()
                 if not request.follow or (ended and self._tries >= RELAY_TRIES_AFTER_END):
-                    await self._send(LogBatch(notice=f"{self._job.cluster} cannot be reached: {cut.message}"))
-                    return
+                    raise Aborted(f"{self._job.cluster} cannot be reached for the output: {cut.message}") from cut
                 if self._tries == 1:
                     await self._send(
                         LogBatch(notice=f"lost the connection to {self._job.cluster}; going on when it is back")

@@ -33,12 +33,14 @@ class Origin:
 @dataclass(slots=True)
 class Adopted:
     """`changed` job uids; `passed` nonces of ours that are of no use any more; `later`: how many are to be
-    asked for again; `orphans`: remote ids of what runs there although its name is used here;
+    asked for again; `found_again`: a lost job was taken back, and all of it is to be told anew; `orphans`:
+    remote ids of what runs there although its name is used here;
     `replaced_attempts` of jobs here that gave way, whose files may go."""
 
     changed: set[int] = field(default_factory=set)
     passed: set[str] = field(default_factory=set)
     later: int = 0
+    found_again: bool = False
     orphans: set[str] = field(default_factory=set)
     replaced_attempts: list[str] = field(default_factory=list)
 
@@ -55,6 +57,7 @@ def adopt_unknown(tx: Tx, deltas: Sequence[Delta], database_id: str, origin: Ori
             if adoption.shows_lost_again(delta, handle, job):
                 assert job is not None
                 result.changed |= apply_apart(tx, handle, partial(_take_back, tx, handle, job, terms)) or set()
+                result.found_again = True
             continue
         root = parse_job_id(delta.job_id).root
         local = unfold_local_id(root, origin.cluster)
@@ -126,6 +129,8 @@ def _replace(tx: Tx, delta: Delta, old: SentHandle, handle: SentHandle, job: Job
 
 
 def _take_back(tx: Tx, handle: SentHandle, job: Job, terms: Terms) -> set[int]:
+    # Its tasks and children were ended here when it was lost.
+    delete_mirrored_parts(tx, job.uid)
     draft = load_draft(tx, job, [])
     reopen_sent(tx, handle, adoption.take_back_lost(handle, draft, terms.now_ms))
     commit(tx, draft)

@@ -6,7 +6,7 @@ from iris_fed.federation.mirror_children import end_children, end_left_behind
 from iris_fed.model.federation import SentHandle
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
-from iris_fed.store.handles import left_behind, open_sent_page, update_sent
+from iris_fed.store.handles import forget_cursor, left_behind, open_sent_page, update_sent
 from iris_fed.store.jobs import job_by_id, load_draft
 from iris_fed.store.runtime import Runtime
 from iris_fed.telemetry import get_logger
@@ -26,6 +26,7 @@ async def forget_peer(runtime: Runtime, peer: str, who: str) -> int:
         runtime.signals.publish(changed)
         if not page:
             runtime.signals.publish(await runtime.db.write(lambda tx: _forget_children(tx, peer, now_ms)))  # noqa: B023
+            await runtime.db.write(lambda tx: forget_cursor(tx, peer))
             log.info("peer.forgotten", peer=peer, jobs=count, by=who)
             return count
         count, after_id = count + len(page), page[-1]

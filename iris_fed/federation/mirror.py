@@ -61,7 +61,7 @@ class Applied:
     """What an answer did: jobs changed, incarnations to cancel there, and rows passed over.
 
     `missing`: the last full set lacked a handle. `overdue`: news of an acknowledged job should have come by
-    now. `another_database` answers since this answer. `ambiguous`: a row may be
+    now. `another_database` answers since this answer. `ambiguous`: a lost job was found again, or a row may be
     of an incarnation that was acknowledged meanwhile. In each case a full set must be asked for.
     `orphans`: remote ids of what this cluster does not follow since the name is alive elsewhere.
     `replaced_attempts` of jobs here that gave way to adopted ones: their files may go."""
@@ -105,7 +105,7 @@ def apply_answer(tx: Tx, answer: SyncAnswer, terms: Terms, full: FullSet | None)
     changed: set[int] = adopted.changed
     strays: list[tuple[str, str]] = []
     skipped = answer.unreadable + adopted.later
-    ambiguous = False
+    ambiguous = adopted.found_again
     for delta in _children_first(answer.deltas):
         if delta.nonce in adopted.passed:
             continue

@@ -79,6 +79,11 @@ class PeerLink:
         """Until the peer's backends are known."""
         await self._contact.wait_heard()
 
+    async def start_over(self) -> None:
+        """What is known of the peer's feed was forgotten: it is asked for everything."""
+        await self._contact.load()
+        self._feed.wake()
+
     async def _is_back(self) -> None:
         self._feed.wake()
         await self.outbox.retry_now()

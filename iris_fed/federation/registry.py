@@ -70,7 +70,10 @@ class Federation:
         counts = await self._runtime.db.read(count_open_sent)
         if peer not in counts:
             self.link(peer)
-        return await forget_peer(self._runtime, peer, who)
+        count = await forget_peer(self._runtime, peer, who)
+        if peer in self._links:
+            await self._links[peer].start_over()
+        return count
 
     # --- Handoffs ---
 

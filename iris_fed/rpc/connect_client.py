@@ -78,7 +78,7 @@ class Channel:
         self._owned: HTTPTransport | None = None
         if transport is None:
             transport = self._owned = open_transport(self.address, ca_pem)
-        http = Client(ConnectOnly(transport))
+        http = Client(ConnectOnly(transport, MAX_RESPONSE_BYTES))
         interceptors: list[Any] = [CancelSafe()]
         interceptors += [SendHeaders(headers)] if headers else []
         interceptors += [ThroughEdge(edge)] if edge else []

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from connectrpc.code import Code
@@ -38,23 +39,42 @@ class ConnectOnly:
     Without it the client library makes PERMISSION_DENIED of any 403, as if the controller had refused.
     """
 
-    def __init__(self, inner: Transport) -> None:
+    def __init__(self, inner: Transport, max_bytes: int) -> None:
         self._inner = inner
+        self._max_bytes = max_bytes
 
     async def execute(self, request: Request) -> Response:
         response = await self._inner.execute(request)
         content_type = response.headers.get("content-type") or ""
         kind = content_type.partition(";")[0].strip().lower()
-        if response.status == 200 and kind.startswith(("application/proto", "application/connect+")):
+        if response.status == 200 and kind.startswith("application/connect+"):
+            # A stream has no end that could be waited for; each of its messages is bounded.
             return response
+        if response.status == 200 and kind.startswith("application/proto"):
+            return self._bounded(response)
         if kind != "application/json":
             raise await _foreign(response, content_type)
         if response.status == 200:
-            return response
+            return self._bounded(response)
         body = await _read_bounded(response)
         if not _is_connect_error(body):
             raise ForeignAnswer(response.status, content_type)
         return Response(status=response.status, headers=response.headers, content=body)
+
+    def _bounded(self, response: Response) -> Response:
+        content = _at_most(response, self._max_bytes)
+        return Response(status=response.status, headers=response.headers, content=content)
+
+
+async def _at_most(response: Response, max_bytes: int) -> AsyncIterator[bytes]:
+    """The library looks at the size of an answer when it has all of it, however long it is."""
+    size = 0
+    async with response:
+        async for chunk in response.content:
+            size += len(chunk)
+            if size > max_bytes:
+                raise ConnectionError(f"its answer is larger than {max_bytes} bytes")
+            yield bytes(chunk)
 
 
 def answered_404(error: ConnectError) -> bool:

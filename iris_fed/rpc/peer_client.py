@@ -71,6 +71,8 @@ class ConnectPeer:
                 words = f"it takes no request of {message.ByteSize()} bytes: {refusal.message}"
                 raise PeerRefused(Code.OUT_OF_RANGE.value, words) from refusal
             raise
+        if not answer.job_id:
+            raise PeerUnreachable("it acknowledged a job without naming it", answered=True)
         return answer.job_id
 
     async def terminate(self, job_id: str, nonce: str) -> None:

@@ -133,8 +133,10 @@ def _refuse_paths(source: Path, target: Path, force: bool) -> None:
         raise NotFound(f"there is no database {source}; a controller makes it when it first starts")
     if not target.parent.is_dir():
         raise NotFound(f"there is no directory {target.parent}")
-    if target.is_dir() or (target.exists() and target.samefile(source)):
-        raise InvalidArgument(f"{target} cannot be a backup: it is {'a directory' if target.is_dir() else 'in use'}")
+    if target.parent.samefile(source.parent):
+        raise InvalidArgument(f"{target} cannot be a backup: it would lie among the controller's own files")
+    if target.exists() and (not target.is_file() or target.samefile(source)):
+        raise InvalidArgument(f"{target} cannot be a backup: it is {'in use' if target.is_file() else 'no file'}")
     if target.exists() and not force:
         raise AlreadyExists(f"{target} exists; --force replaces it")
 

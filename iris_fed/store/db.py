@@ -235,6 +235,8 @@ def _translate(error: BaseException) -> BaseException:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
             return ResourceExhausted("the controller's disk is full: nothing was changed; free space and try again")
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return Unavailable("another process keeps the controller's database locked; nothing was changed; try again")
         if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
             return Unavailable(f"the controller cannot write its database ({error}); nothing was changed")
     return _leaked(error) if isinstance(error, StopIteration) else error

@@ -198,6 +198,11 @@ def load_peer(tx: Tx, peer: str) -> PeerState:
     return peer_from_row(row) if row else PeerState(peer=peer)
 
 
+def forget_cursor(tx: Tx, peer: str) -> None:
+    """The next thing to ask this peer for is everything that it holds."""
+    tx.execute("UPDATE federation_peers SET cursor = '', full_set_done = 0 WHERE peer = ?", (peer,))
+
+
 def save_peer(tx: Tx, state: PeerState) -> None:
     columns = to_columns(state, PEER_COLUMNS)
     assignments = ", ".join(f"{name} = excluded.{name}" for name in columns if name != "peer")

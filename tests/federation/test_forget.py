@@ -12,11 +12,14 @@ from tests.federation.world import (
     WORKER_FAILED,
     Cluster,
     Pair,
+    cpu_job,
     gpu_job,
     in_contact,
     job_of,
+    pinned,
     seen,
     started,
+    until,
 )
 
 
@@ -43,15 +46,39 @@ async def test_its_unfinished_jobs_end_as_lost_and_say_by_whose_word(pair: Pair)
     assert (await pair.hub.client.forget_peer("lab")).jobs_lost == 0
 
 
-async def test_a_peer_that_comes_back_nevertheless_takes_it_back(pair: Pair) -> None:
+async def test_a_peer_that_comes_back_nevertheless_takes_it_back_at_once(pair: Pair) -> None:
     running, waiting, uid = await gone(pair)
     await pair.hub.client.forget_peer("lab")
     pair.wire.mend()
-    await in_contact(pair.hub)
+    # Nothing changes there: it is asked for everything.
+    back = await seen(pair.hub, running, RUNNING, status="SYNCED")
+    assert [task.state for task in back.tasks] == [job_pb2.TASK_STATE_RUNNING]
     pair.lab.engine.finish(uid)
     await seen(pair.hub, running, SUCCEEDED)
     assert (await job_of(pair.hub, waiting)).state == WORKER_FAILED
     assert len(pair.lab.engine.launched) == 1
+
+
+async def test_a_cancel_that_the_lost_peer_had_not_heard_is_told_when_it_is_back(pair: Pair) -> None:
+    running, _, uid = await gone(pair)
+    await pair.hub.client.cancel(running)
+    await pair.hub.client.forget_peer("lab")
+    pair.wire.mend()
+    await seen(pair.hub, running, KILLED)
+    assert pair.lab.engine.kills == [uid]
+
+
+async def test_what_took_the_name_of_a_job_given_up_ends_that_one_when_the_peer_is_back(pair: Pair) -> None:
+    running, _, uid = await gone(pair)
+    await pair.hub.client.forget_peer("lab")
+    await pair.hub.client.submit(pinned(cpu_job("running"), backend="cpu"))
+    pair.wire.mend()
+
+    async def killed() -> bool:
+        return pair.lab.engine.kills == [uid]
+
+    await until(killed)
+    assert (await job_of(pair.hub, running)).cluster == ""
 
 
 async def test_children_that_outlived_their_root_end_with_it(pair: Pair) -> None:

@@ -8,6 +8,7 @@ from iris_fed.backends.base import LogPage
 from iris_fed.backends.local.logfile import MAX_LINE_BYTES
 from iris_fed.clock import SystemClock, SystemEntropy
 from iris_fed.controller.logs import RELAY_TRIES_AFTER_END, LogReader
+from iris_fed.errors import Aborted
 from iris_fed.model.limits import DAY_MS
 from iris_fed.model.logs import LogBatch, LogRequest
 from iris_fed.signals import JobSignals
@@ -220,3 +221,15 @@ async def test_however_often_the_way_is_cut_while_a_job_runs_its_last_line_arriv
     await asyncio.wait_for(reader.task, 10)
     assert reader.lines == [*(b"line %d\n" % number for number in range(cuts)), b"the last\n"]
     assert reader.notices == ["lost the connection to lab; going on when it is back"] * cuts
+
+
+async def test_output_that_the_peer_cannot_be_asked_for_is_an_error_and_no_empty_output(pair: Pair) -> None:
+    job_id = await pair.hub.client.submit(gpu_job())
+    (uid,) = await started(pair.lab)
+    pair.lab.engine.write(uid, b"written\n")
+    pair.lab.engine.finish(uid)
+    await seen(pair.hub, job_id, SUCCEEDED)
+    pair.wire.cut()
+    with pytest.raises(Aborted, match="lab cannot be reached for the output"):
+        async for _ in pair.hub.client.logs(job_id):
+            pass

@@ -1,12 +1,16 @@
 """A peer that says what it should not: it touches no other peer, destroys nothing, and is not asked in a hurry."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
+from pyqwest import Headers, Request, Response, Transport
 
+from iris_fed.model.ports import PeerUnreachable
+from iris_fed.rpc import connect_client
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller as Wired
 from iris_fed.rpc.gen.job import job_pb2
+from iris_fed.rpc.peer_client import ConnectPeer
 from tests.federation.wire import Wire
 from tests.federation.world import (
     PENDING,
@@ -185,3 +189,27 @@ async def reconnect_honest(pair: Pair) -> None:
     await in_contact(pair.hub, reachable=False)
     pair.wire.mend()
     await in_contact(pair.hub)
+
+
+class Endless(Transport):
+    """Answers with a body that never ends; `taken` counts the bytes that were read of it."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    async def execute(self, request: Request) -> Response:
+        return Response(status=200, headers=Headers([("content-type", "application/proto")]), content=self._for_ever())
+
+    async def _for_ever(self) -> AsyncIterator[bytes]:
+        while True:
+            self.taken += 2**16
+            yield bytes(2**16)
+
+
+async def test_an_answer_without_an_end_is_read_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect_client, "MAX_RESPONSE_BYTES", 2**20)
+    endless = Endless()
+    peer = ConnectPeer("http://127.0.0.1:1", lambda: "token", 5.0, transport=endless)
+    with pytest.raises(PeerUnreachable, match="larger than 1048576 bytes"):
+        await peer.list_backends()
+    assert endless.taken <= 2**20 + 2**18

@@ -163,15 +163,25 @@ def test_what_cannot_be_a_backup_or_its_source_is_refused(state: Path, copy: Pat
         backup_database(tmp_path / "none.db", copy, TAKEN_MS)
     with pytest.raises(NotFound, match="no directory"):
         backup_database(path, tmp_path / "none" / "b.db", TAKEN_MS)
+    for own in (path, path.with_name("controller.db-wal"), path.with_name("new.db")):
+        with pytest.raises(InvalidArgument, match="among the controller's own files"):
+            backup_database(path, own, TAKEN_MS, force=True)
+    alias = tmp_path / "alias.db"
+    alias.symlink_to(path)
     with pytest.raises(InvalidArgument, match="in use"):
-        backup_database(path, path, TAKEN_MS, force=True)
-    with pytest.raises(InvalidArgument, match="directory"):
-        backup_database(path, tmp_path, TAKEN_MS, force=True)
-    sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE t (a)").connection.close()
-    (tmp_path / "text.db").write_text("no database at all, but some text that is long enough to be looked at")
+        backup_database(path, alias, TAKEN_MS, force=True)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for no_file in (tmp_path, pipe):
+        with pytest.raises(InvalidArgument, match="no file"):
+            backup_database(path, no_file, TAKEN_MS, force=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    sqlite3.connect(elsewhere / "other.db").execute("CREATE TABLE t (a)").connection.close()
+    (elsewhere / "text.db").write_text("no database at all, but some text that is long enough to be looked at")
     for foreign in ("other.db", "text.db"):
         with pytest.raises(ConfigError, match="no database of a controller"):
-            backup_database(tmp_path / foreign, copy, TAKEN_MS)
+            backup_database(elsewhere / foreign, copy, TAKEN_MS)
     assert not copy.exists()
 
 

@@ -347,3 +347,18 @@ async def test_an_inline_database_keeps_the_same_promises(tmp_path: Path) -> Non
     )
     assert await database.read(texts) == ["a", "b"]
     await database.close()
+
+
+async def test_a_database_that_another_process_keeps_locked_is_said_to_be(
+    notes: Database,
+) -> None:
+    await notes.alone(lambda tx: tx.execute("PRAGMA busy_timeout = 50").fetchall())
+    other = sqlite3.connect(notes.path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        with pytest.raises(Unavailable, match="another process keeps the controller's database locked"):
+            await notes.write(put("waits"))
+    finally:
+        other.close()
+    await notes.write(put("goes on"))
+    assert await notes.read(texts) == ["goes on"]
