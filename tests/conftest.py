@@ -9,6 +9,7 @@ PROCESSES = frozenset({"chaos", "conformance", "e2e"})
 """Their processes would take each other's processor, and time-outs of what they run would tell of that."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         path = item.path.relative_to(HERE)
