@@ -1,17 +1,22 @@
 """How the tests share a machine: those that run real processes one after the other, the rest beside them."""
 
-from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-HERE = Path(__file__).parent
 PROCESSES = frozenset({"chaos", "conformance", "e2e"})
 """Their processes would take each other's processor, and time-outs of what they run would tell of that."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        path = item.path.relative_to(HERE)
-        group = "processes" if path.parts[0] in PROCESSES else str(path)
-        item.add_marker(pytest.mark.xdist_group(group))
+class OneMachine(LoadScopeScheduling):  # type: ignore[misc]
+    """A module goes to one worker; all of those that run real processes to the same."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.split("::")[0]
+        return "processes" if module.split("/")[1] in PROCESSES else module
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneMachine:
+    return OneMachine(config, log)
