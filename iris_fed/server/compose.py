@@ -152,7 +152,7 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         group.start_soon(federation.run)
         if identities.keys is not None:
             group.start_soon(loops.supervise, "iap-keys", identities.keys.run)
-        ready, may_read = Readiness(runtime, loop.notes).report, may_read_health(identities.authenticator)
+        ready, may_read = Readiness(runtime, disk, loop.notes).report, may_read_health(identities.authenticator)
         asgi = build_app(services, ready, settings.listen.own_hosts, may_read)
         yield Controller(asgi, admin_token, db, federation, feed, loop, backends, meta)
         feed.stop()
