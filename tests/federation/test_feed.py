@@ -1,5 +1,6 @@
 """FederationSync as a peer serves it, and what the parent makes of a peer that lost its memory."""
 
+import sqlite3
 import time
 
 import pytest
@@ -384,3 +385,27 @@ async def forget_everything(cluster: Cluster) -> None:
     await cluster.stop()
     cluster.wipe()
     await cluster.start()
+
+
+async def test_no_moment_shows_a_cursor_whose_rows_were_not_applied(pair: Pair) -> None:
+    """Whoever crashes after any COMMIT reads on from where the mirror stands."""
+    job_id = await pair.hub.client.submit(gpu_job())
+    (uid,) = await started(pair.lab)
+    await seen(pair.hub, job_id, RUNNING)
+    other = sqlite3.connect(pair.hub.running.db.path, check_same_thread=False)
+    moments: list[tuple[str, str]] = []
+
+    def look(statement: str) -> None:
+        if statement.startswith("BEGIN"):
+            sql = "SELECT p.cursor, j.state FROM federation_peers p, jobs j"
+            moments.extend(other.execute(sql).fetchall())
+
+    await pair.hub.running.db.alone(lambda tx: tx.set_trace_callback(look))
+    pair.lab.engine.finish(uid)
+    await seen(pair.hub, job_id, SUCCEEDED)
+    await pair.hub.running.db.write(lambda tx: tx.execute("SELECT 1").fetchone())
+    await pair.hub.running.db.alone(lambda tx: tx.set_trace_callback(None))
+    other.close()
+    (last,) = await pair.hub.rows("SELECT cursor FROM federation_peers")
+    assert {state for cursor, state in moments if cursor == last["cursor"]} == {"SUCCEEDED"}
+    assert {state for cursor, state in moments if cursor != last["cursor"]} == {"RUNNING"}

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from iris_fed.model.jobs import Job
 from iris_fed.model.states import ReceivedState
 from iris_fed.store.changelog import Cursor, changes_after, cursor_at, is_current, newest_cursor, parse_cursor, touch
 from iris_fed.store.connection import connect_sqlite
-from iris_fed.store.db import Tx
+from iris_fed.store.db import Database, Tx
 from iris_fed.store.handles import insert_received, received_by_nonce, supersede_received
 from iris_fed.store.jobs import delete_job, job_by_id
 from iris_fed.store.migrate import load_migrations, migrate
@@ -295,3 +296,31 @@ def test_what_is_no_cursor_of_ours_is_none(text: str) -> None:
 def test_no_text_breaks_the_reading_of_cursors(text: str) -> None:
     cursor = parse_cursor(text)
     assert cursor is None or cursor.seq < 10**18
+
+
+async def test_no_moment_shows_a_change_without_its_news(db: Database) -> None:
+    """Whoever crashes after any COMMIT has both, or neither."""
+    other = sqlite3.connect(db.path, check_same_thread=False)
+    untold: list[int] = []
+
+    def look(statement: str) -> None:
+        # The COMMIT before is on disk by now, and nothing of what comes next.
+        if statement.startswith("BEGIN"):
+            untold.append(
+                other.execute(
+                    "SELECT count(*) FROM jobs j WHERE requester <> '' AND NOT EXISTS"
+                    " (SELECT 1 FROM federation_changelog c WHERE c.nonce = j.nonce AND c.job_id = j.job_id)"
+                ).fetchone()[0]
+            )
+
+    await db.alone(lambda tx: tx.set_trace_callback(look))
+    for number in range(3):
+        await db.write(partial(_add_numbered, number=number))
+    await db.write(lambda tx: tx.execute("SELECT 1").fetchone())
+    other.close()
+    assert len(untold) > 3
+    assert set(untold) == {0}
+
+
+def _add_numbered(tx: Tx, number: int) -> int:
+    return add_received(tx, f"/a/hub.{number}", nonce=f"n{number}").uid
