@@ -409,3 +409,19 @@ async def test_no_moment_shows_a_cursor_whose_rows_were_not_applied(pair: Pair) 
     (last,) = await pair.hub.rows("SELECT cursor FROM federation_peers")
     assert {state for cursor, state in moments if cursor == last["cursor"]} == {"SUCCEEDED"}
     assert {state for cursor, state in moments if cursor != last["cursor"]} == {"RUNNING"}
+
+
+async def test_an_end_is_told_with_all_tasks_however_the_news_falls_on_pages(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await pair.hub.client.submit(gpu_job(replicas=3))
+    uids = await started(pair.lab, 3)
+    await seen(pair.hub, job_id, RUNNING)
+    pair.wire.cut()
+    for uid in uids:
+        pair.lab.engine.finish(uid)
+    await seen(pair.lab, job_id.replace("/train", "/hub.train"), SUCCEEDED)
+    monkeypatch.setattr(changes, "MAX_ROWS_READ", 1)
+    pair.wire.mend()
+    job = await seen(pair.hub, job_id, SUCCEEDED)
+    assert dict(job.task_state_counts) == {"SUCCEEDED": 3}
