@@ -84,7 +84,7 @@ def test_nothing_is_left_of_a_demo_that_is_stopped_in_the_middle(tmp_path: Path)
             assert psutil.pid_exists(pid)
             demo.interrupt(number)
             code = demo.end().code
-        assert not psutil.pid_exists(pid)
+        poll(lambda: not psutil.pid_exists(pid), f"task {pid} is gone")
         return code
 
     assert all_at_once([partial(stop, number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)]) == [

@@ -15,7 +15,7 @@ MOST_FRESH = 400
 AT_A_TIME = 20
 # Beside other tests one processor is what it gets.
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
-BUDGET_S = float(os.environ.get("SIMULATION_BUDGET_S", "170"))
+BUDGET_S = float(os.environ.get("SIMULATION_BUDGET_S", "120"))
 pytestmark = pytest.mark.timeout(BUDGET_S + 240)
 
 
