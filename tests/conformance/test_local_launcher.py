@@ -6,12 +6,13 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from iris_fed.backends.base import BackendUnavailable, EndKind
+from iris_fed.backends.base import BackendUnavailable, Ended, EndKind
 from iris_fed.backends.local import files
 from iris_fed.backends.local.capacity import Allotment
 from iris_fed.backends.local.client import connect, wait_for_exit
@@ -161,3 +162,45 @@ async def test_what_is_no_request_ends_the_connection_not_the_launcher(local: Lo
 
 def _short(state_dir: Path) -> str:
     return os.path.relpath(state_dir / "launcher.sock")
+
+
+async def test_what_ends_while_the_state_directory_is_moved_aside_is_there_when_it_is_back(local: LocalHarness) -> None:
+    """Somebody starts the controller on an empty directory, sees it, and corrects it."""
+    first, seen = await local.open()
+    for uid in ("ends", "goes-on"):
+        await first.launch(local.puppet(uid))
+        await seen.until_running(uid)
+    pid = files.read_record(str(local.attempt_folder("ends") / files.PROCESS))["pid"]  # type: ignore[index]
+    await local.crash(first)
+    aside = local.state_dir.with_name("aside")
+    local.state_dir.rename(aside)
+    local.state_dir.mkdir()
+    await local.say("ends", b"said meanwhile\n")
+    await local.exit("ends", 7)
+    assert await asyncio.to_thread(wait_for_exit, pid, PATIENCE_S)
+    assert await asyncio.to_thread(appears, aside / files.ATTEMPTS / "ends" / files.EXIT)
+    assert list(local.state_dir.iterdir()) == []
+    local.state_dir.rmdir()
+    aside.rename(local.state_dir)
+    second, witness = await local.open()
+    recovery = await second.recover({"ends", "goes-on"})
+    assert recovery.unknown == frozenset()
+    (end,) = [one.end for one in recovery.observations if isinstance(one, Ended)]
+    assert (end.kind, end.exit_code) == (EndKind.EXITED, 7)
+    page = await second.read_log("ends", 0, 1_000)
+    assert [line.data for line in page.lines] == [b"said meanwhile\n"]
+    await second.launch(local.puppet("next"))
+    await witness.until_running("next")
+    for uid in ("goes-on", "next"):
+        await local.exit(uid, 0)
+        assert (await witness.until_ended(uid)).end.exit_code == 0
+
+
+def appears(path: Path) -> bool:
+    """Whether the file is there before a patient test gives up."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not path.exists():
+        if time.monotonic() > deadline:
+            return False
+        os.sched_yield()
+    return True

@@ -25,16 +25,17 @@ class Program(NamedTuple):
     argv: Sequence[str]
     env: Mapping[str, str]
     folder: str
-    home: str
     account: Account | None = None
 
     def start(self, output_fd: int) -> int:
-        """In `folder`; afterwards this process is back in `home`. Raises StartError."""
-        os.chdir(self.folder)
+        """In `folder`; afterwards this process is back where it stood, wherever that was moved. Raises StartError."""
+        home = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            os.chdir(self.folder)
             return spawn(self.argv, self.env, output_fd, self.account)
         finally:
-            os.chdir(self.home)
+            os.fchdir(home)
+            os.close(home)
 
 
 class Death(NamedTuple):

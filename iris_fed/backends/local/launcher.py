@@ -35,7 +35,7 @@ def main(state_dir: str, idle_s: float) -> int:
     except BlockingIOError:
         return EXIT_LOCKED
     become_subreaper()
-    service = Service(Loop(), os.getcwd(), idle_s)
+    service = Service(Loop(), idle_s)
     service.listen()
     _announce()
     gc.collect()

@@ -36,13 +36,11 @@ class Attempts:
     def __init__(
         self,
         loop: Loop,
-        state_dir: str,
         tell: Callable[[Record], None],
         has_output: Callable[[Attempt], None],
     ) -> None:
         self.alive: dict[str, Attempt] = {}
         self._loop = loop
-        self._state_dir = state_dir
         self._tell = tell
         self._has_output = has_output
         self._children: dict[int, Attempt] = {}
@@ -50,7 +48,7 @@ class Attempts:
         self._boot = procfs.boot_id()
         self._sampling = False
         self._on_idle: Callable[[], None] = _nothing
-        directory = os.stat(state_dir)
+        directory = os.stat(".")
         name = f"iris-fed-{directory.st_dev:x}-{directory.st_ino:x}"
         self._cgroups = cgroup.find_root(name)
 
@@ -68,7 +66,8 @@ class Attempts:
         uid = request["uid"]
         if not files.is_uid(uid):
             raise ValueError(f"no attempt uid: {uid!r}")
-        folder = files.attempt_folder(self._state_dir, uid)
+        # Relative to where the launcher stands: its directory may be moved aside and back.
+        folder = files.attempt_folder("", uid)
         if uid in self.alive or os.path.exists(os.path.join(folder, files.ATTEMPT)):
             return {"known": True}
         work = os.path.join(folder, files.WORK)
@@ -79,7 +78,7 @@ class Attempts:
         files.write_record(folder, files.ATTEMPT, record, durable=True)
         self._secrets[uid] = list(request.get("secrets", ()))
         account = Account(*request["account"]) if request["account"] is not None else None
-        program = Program(request["argv"], request["env"], work, self._state_dir, account)
+        program = Program(request["argv"], request["env"], work, account)
         output = OutputWriter(folder, int(request["output_bytes"]))
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read_fd, False)

@@ -40,14 +40,14 @@ _PEER_CREDENTIALS = struct.Struct("iII")
 class Service:
     """Answers controllers; `Attempts` does the work."""
 
-    def __init__(self, loop: Loop, state_dir: str, idle_s: float) -> None:
+    def __init__(self, loop: Loop, idle_s: float) -> None:
         self._loop = loop
         self._idle_s = idle_s
         self._idle_since = 0
         self._leaving = False
         self._connections: list[Connection] = []
         self._watches: dict[str, int] = {}
-        self._attempts = Attempts(loop, state_dir, self._tell, self._has_output)
+        self._attempts = Attempts(loop, self._tell, self._has_output)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._answers: dict[str, Callable[[Record], Record]] = {
             "hello": self._hello,
