@@ -14,8 +14,10 @@ from iris_fed.auth.iap import IapVerifier
 from iris_fed.auth.identity import Identity, Role, Source
 from iris_fed.auth.network import NetworkTrust
 from iris_fed.auth.people import People
+from iris_fed.auth.session import Session, Sessions, session_cookie
 from iris_fed.auth.task_tokens import TaskTokens
 from iris_fed.auth.user_tokens import UserTokenVerifier
+from iris_fed.clock import Clock
 from iris_fed.errors import Unauthenticated
 
 ADMIN_TOKEN_FILE = "admin.token"
@@ -40,6 +42,7 @@ class Sources:
     user_tokens: UserTokenVerifier
     iap: IapVerifier | None
     network: NetworkTrust
+    clock: Clock
 
 
 class Authenticator:
@@ -60,6 +63,16 @@ class Authenticator:
         self._tasks = tasks
         self._job_of_task = job_of_task
         self._by = by
+        self._sessions = Sessions(admin_token, self._admin, by.user_tokens, by.clock)
+
+    async def open_session(self, token: str) -> Session:
+        """For a browser, with an admin or a user token. Raises Unauthenticated for anything else."""
+        identity = await self._bearer(f"Bearer {token}")
+        if identity.source is Source.ADMIN_TOKEN:
+            return self._sessions.open(identity, "")
+        if identity.source is not Source.USER_TOKEN:
+            raise Unauthenticated("a session is opened with a user token, or the admin token")
+        return self._sessions.open(identity, self._by.user_tokens.id_of(token))
 
     async def authenticate(self, headers: Mapping[str, str], peer: str = "") -> Identity:
         """`headers` by lower-case name; `peer` is the other end of the connection, `host:port`.
@@ -73,6 +86,9 @@ class Authenticator:
         assertion = headers.get(iap.HEADER)
         if assertion is not None:
             return await self._asserted(assertion)
+        session = session_cookie(headers.get("cookie", ""))
+        if session is not None:
+            return await self._sessions.identify(session)
         return self._by.network.identify(peer, headers)
 
     async def _bearer(self, header: str) -> Identity:

@@ -22,6 +22,7 @@ class Source(StrEnum):
     TASK_TOKEN = "task-token"
     FEDERATION_TOKEN = "federation-token"
     IAP = "iap"
+    SESSION = "session"
     NETWORK = "network"
 
 
@@ -30,7 +31,7 @@ class Identity:
     """An authenticated caller. `principal` is what it proved to be (an e-mail, a user, a cluster);
     `user` is the user segment of its own jobs, '' = it can have none; `requester` its cluster's name when
     it is a peer; `subtree` the id of its own job when it is a task; `expires_ms` the end of its own
-    user token (epoch ms), None = it came by something else."""
+    user token or session (epoch ms), None = it came by something else."""
 
     principal: str
     user: str

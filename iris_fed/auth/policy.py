@@ -39,6 +39,7 @@ POLICY: Mapping[str, frozenset[Role]] = {
     f"{_OURS}/GetClusterInfo": frozenset(Role),
     f"{_OURS}/ReadLogs": _CONTENT,
     f"{_OURS}/ListJobEvents": _READ_AND_PEERS,
+    f"{_OURS}/WatchChanges": _READ,
     f"{_OURS}/ListFiles": _CONTENT,
     f"{_OURS}/ReadFile": _CONTENT,
     f"{_OURS}/CheckPeer": _ADMIN,

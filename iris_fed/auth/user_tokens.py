@@ -96,6 +96,20 @@ class UserTokenVerifier:
             raise Unauthenticated(f"this {_WHAT} was revoked")
         return self._identity(claims)
 
+    async def by_id(self, token_id: str) -> Identity:
+        """Of a token that was verified when a session was opened with it. Raises as `verify` does."""
+        row = await self._by_id(token_id)
+        if row is None or row.expires_ms <= self._clock.now_ms():
+            raise Unauthenticated(f"this controller's database does not know this {_WHAT} (any more)")
+        if row.revoked_ms is not None:
+            raise Unauthenticated(f"this {_WHAT} was revoked")
+        return self._identity({"sub": row.principal, "role": row.role, "exp": row.expires_ms / 1000})
+
+    def id_of(self, token: str) -> str:
+        """Of a verified token."""
+        claims = claimed(token)
+        return "" if claims is None else str(claims["jti"])
+
     def _check(self, claims: Mapping[str, Any]) -> None:
         if claims.get("iss") != self._cluster:
             raise Unauthenticated(f"the {_WHAT} was not issued by {self._cluster}")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from iris_fed.model.files import ExecResult, FileChunk, FileListing
-from iris_fed.model.observed import AttemptEnd, Building, Ended, EndKind, Observation, Running, Sampled
+from iris_fed.model.observed import AttemptEnd, Building, Ended, EndKind, Observation, Queued, Running, Sampled
 from iris_fed.model.resources import BackendSummary, NodeFree, Resources
+from iris_fed.model.states import Band
 
 __all__ = [
     "AttemptEnd",
@@ -21,12 +22,14 @@ __all__ = [
     "EndKind",
     "Ended",
     "Honours",
+    "Intake",
     "LaunchRequest",
     "LogLine",
     "LogPage",
     "NotRunning",
     "Observation",
     "Owner",
+    "Queued",
     "Recovery",
     "Running",
     "Sampled",
@@ -60,6 +63,9 @@ class LaunchRequest:
     `secret_files` (name -> content) lie in a directory of their own, named by IRIS_SECRETS_DIR, which
     only the task's user may read and which goes with the attempt's end.
 
+    `band` is the job's priority, `choices` what its constraints settle on by equality (key -> value): an
+    engine may pass on what it knows of.
+
     `owner` is the user whose job it is, `<requester>/<user>` where another cluster handed it over.
     """
 
@@ -78,6 +84,8 @@ class LaunchRequest:
     given_ports: Mapping[str, int] = field(default_factory=dict)
     secret_files: Mapping[str, str] = field(default_factory=dict, repr=False)
     owner: str = ""
+    band: Band | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,7 @@ class Stranger:
 class Recovery:
     """What a backend found of the attempts it was asked about.
 
-    `observations` hold what is known of them (Running, or Ended), `unknown` those never seen here.
+    `observations` hold what is known of them (Queued, Building, Running or Ended), `unknown` those never seen here.
     """
 
     observations: tuple[Observation, ...]
@@ -136,6 +144,15 @@ class Honours:
     gang: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """How much an engine takes beyond what is free: `room` more attempts (a gang counts as one) may wait in a
+    queue of its own, None = it has none. `closed` says why it takes nothing now, '' = it does."""
+
+    room: int | None = None
+    closed: str = ""
+
+
 class NotRunning(Exception):
     """The attempt does not run (any more), so nothing can be done in it."""
 
@@ -164,7 +181,12 @@ class Backend(Protocol):
         ...
 
     def nodes(self) -> Sequence[NodeFree]:
-        """What is free on each machine now, launches already accepted deducted."""
+        """What is free on each machine now, launches already accepted deducted. With a queue of the engine's own
+        one entry may stand for several equal machines."""
+        ...
+
+    def intake(self) -> Intake:
+        """What may be launched now although nothing is free for it."""
         ...
 
     def refusals(self, request: Honours) -> tuple[str, ...]:
@@ -177,6 +199,11 @@ class Backend(Protocol):
         Reserves its capacity before it first awaits. What becomes of it comes through `observe`,
         a refusal too. Raises BackendUnavailable.
         """
+        ...
+
+    async def launch_gang(self, requests: Sequence[LaunchRequest]) -> None:
+        """Start attempts that only make sense together, as `launch` does each. An engine with a queue of its own
+        starts them all at once or none of them."""
         ...
 
     async def allot_ports(self, requests: Sequence[LaunchRequest]) -> Mapping[str, Mapping[str, int]]:

@@ -18,20 +18,22 @@ from iris_fed.backends.base import (
     Ended,
     EndKind,
     Honours,
+    Intake,
     LaunchRequest,
     LogPage,
     NotRunning,
     Observation,
     Owner,
+    Queued,
     Recovery,
     Running,
     Sampled,
     Stranger,
 )
-from iris_fed.backends.local.capacity import Ledger, lacking
 from iris_fed.backends.local.settings import LocalSettings
 from iris_fed.backends.local.summary import machine_shape, summarise
 from iris_fed.backends.news import News
+from iris_fed.backends.posix.capacity import Ledger, lacking
 from iris_fed.backends.scripted_output import ScriptedOutput
 from iris_fed.clock import Clock
 from iris_fed.model.files import ExecResult, FileChunk, FileEntry, FileListing, NoSuchFile
@@ -82,6 +84,7 @@ class ScriptedEngine:
         self.on_exec: Callable[[str, Sequence[str]], ExecResult] = _does_nothing
         self.unavailable = False
         self.holds_kills = False
+        self.intake = Intake()
         self.gates: dict[str, asyncio.Event] = {}
         self.preparing: dict[str, asyncio.Event] = {}
         self.ledger = Ledger(machine_shape(settings))
@@ -114,6 +117,10 @@ class ScriptedEngine:
 
     def ports_for(self, request: LaunchRequest) -> dict[str, int]:
         return {name: next(self._ports) for name in request.ports}
+
+    def queue(self, uid: str, reason: str) -> None:
+        """The engine has the attempt wait in its own queue."""
+        self._tell(Queued(uid, reason))
 
     def write(self, uid: str, data: bytes) -> None:
         """The attempt's process prints `data`, now."""
@@ -233,6 +240,9 @@ class ScriptedBackend:
         asked = dataclasses.replace(request, gang=False)
         return tuple(name for name, value in dataclasses.asdict(asked).items() if value)
 
+    def intake(self) -> Intake:
+        return self.engine.intake
+
     async def launch(self, request: LaunchRequest) -> None:
         self._check_available()
         uid, ledger = request.attempt_uid, self.engine.ledger
@@ -248,6 +258,10 @@ class ScriptedBackend:
         else:
             await self.engine.prepare(request)
             self.engine.start(request, self._owner)
+
+    async def launch_gang(self, requests: Sequence[LaunchRequest]) -> None:
+        for request in requests:
+            await self.launch(request)
 
     async def allot_ports(self, requests: Sequence[LaunchRequest]) -> Mapping[str, Mapping[str, int]]:
         return {request.attempt_uid: self.engine.ports_for(request) for request in requests if request.ports}

@@ -3,7 +3,7 @@
 import bisect
 
 from iris_fed.backends.base import LogLine, LogPage
-from iris_fed.backends.local.logfile import MAX_PAGE_BYTES, split_lines, whole_lines
+from iris_fed.backends.posix.logfile import MAX_PAGE_BYTES, split_lines, whole_lines
 
 
 class ScriptedOutput:

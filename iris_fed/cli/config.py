@@ -18,7 +18,19 @@ def _noun() -> None:
 
 @app.command("check", epilog=examples("iris-fed config check iris-fed.yaml"))
 def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file.")]) -> None:
-    """Check FILE and print the effective configuration, defaults and variables included, secrets masked."""
-    from iris_fed.config import effective_yaml
+    """Check FILE and print the effective configuration, defaults and variables included, secrets masked.
 
-    print(effective_yaml(load(file)), end="")
+    What depends on the machine and on who starts the controller is noted on standard error.
+    """
+    from iris_fed.cli.terminal import say
+    from iris_fed.config import effective_yaml
+    from iris_fed.errors import ConfigError
+    from iris_fed.server.task_accounts import check_admitted, check_task_accounts
+
+    settings = load(file)
+    check_admitted(settings)
+    try:
+        check_task_accounts(settings)
+    except ConfigError as error:
+        say(f"note: started here, by this user, it would be refused: {error}")
+    print(effective_yaml(settings), end="")

@@ -64,12 +64,21 @@ def use(name: _NAME) -> None:
     epilog=examples(
         "iris-fed context add hub --state-dir hub/state",
         "iris-fed context add far --controller https://far.example.org --token-file far.token",
+        "iris-fed context add iap --controller https://iap.example.org --edge-token google:AUDIENCE",
     ),
 )
 def add(
     name: _NAME,
     controller: Annotated[str, typer.Option("--controller", metavar="URL", help="The controller's URL.")] = "",
     token_file: Annotated[str, typer.Option("--token-file", metavar="FILE", help="Where the token lies.")] = "",
+    edge_token: Annotated[
+        str,
+        typer.Option(
+            "--edge-token",
+            metavar="SOURCE",
+            help="Of the token for a proxy in front: file:PATH, env:NAME, command:CMD or google:AUDIENCE.",
+        ),
+    ] = "",
     state_dir: Annotated[
         Path | None, typer.Option("--state-dir", metavar="DIR", help="Of a controller on this machine: both of these.")
     ] = None,
@@ -77,7 +86,13 @@ def add(
     """Add or replace a context, and make it the current one."""
     from iris_fed.cli.terminal import say
     from iris_fed.client.contexts import Context, check_url, contexts_path, read_contexts, write_contexts
+    from iris_fed.config.edge_tokens import check_edge_token
 
+    if edge_token:
+        try:
+            check_edge_token(edge_token)
+        except ValueError as error:
+            raise UsageError(f"--edge-token: {error}") from error
     if bool(controller) == bool(state_dir):
         raise UsageError("give --controller URL or --state-dir DIR")
     if state_dir is not None:
@@ -87,7 +102,7 @@ def add(
         token_file = str(Path(token_file).expanduser().resolve())
     path = contexts_path()
     known = read_contexts(path)
-    added = Context(check_url(controller), token_file)
+    added = Context(check_url(controller), token_file, edge_token)
     write_contexts(path, replace(known, current=name, contexts={**known.contexts, name: added}))
     say(f"the current context is {name}: {added.controller}")
 

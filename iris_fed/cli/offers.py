@@ -26,16 +26,23 @@ def peer_row(peer: Controller.PeerSummary, now_ms: int) -> tuple[str, ...]:
         peer.peer_id,
         "yes" if peer.reachable else "no",
         f"{formats.age(now_ms, last)} ago" if last else "never",
-        str(peer.active_federated_jobs),
+        _jobs(peer),
         "; ".join(free_text(backend) for backend in peer.backends) or "-",
         peer.controller_address,
-        _trouble(peer),
+        _trouble(peer, now_ms),
     )
 
 
-def _trouble(peer: Controller.PeerSummary) -> str:
+def _jobs(peer: Controller.PeerSummary) -> str:
+    waiting = f" ({peer.waiting_deliveries} waiting)" if peer.waiting_deliveries else ""
+    return f"{peer.active_federated_jobs}{waiting}"
+
+
+def _trouble(peer: Controller.PeerSummary, now_ms: int) -> str:
     orphans = f"runs {', '.join(peer.orphans)}, whose name is in use here" if peer.orphans else ""
-    return "; ".join(filter(None, ("" if peer.reachable else peer.last_error, orphans)))
+    refusal = f"{formats.age(now_ms, peer.last_refusal_ms)} ago it refused {peer.last_refusal}"
+    parts = ("" if peer.reachable else peer.last_error, orphans, refusal if peer.last_refusal else "")
+    return "; ".join(filter(None, parts))
 
 
 def free_text(backend: Controller.BackendSummary) -> str:

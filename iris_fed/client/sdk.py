@@ -11,13 +11,14 @@ from pyqwest import Transport
 from iris_fed.client import fetch as fetching
 from iris_fed.client import file_stream, follow
 from iris_fed.client.contexts import Target, find_target
-from iris_fed.client.edge import open_edge_token
 from iris_fed.client.failures import passes, translate
 from iris_fed.client.fetch_tasks import FetchedTasks, fetch_tasks
 from iris_fed.client.log_stream import read_resuming
-from iris_fed.errors import DeadlineExceeded
+from iris_fed.clock import SystemClock
+from iris_fed.errors import DeadlineExceeded, InvalidArgument
 from iris_fed.model.ids import is_task_id, task_id
 from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.irisfed import cluster_pb2
 from iris_fed.rpc.gen.job import job_pb2
@@ -53,13 +54,14 @@ class Client:
         timeout_s: float = 30.0,
         transport: Transport | None = None,
     ) -> None:
-        headers = {"authorization": f"Bearer {token}"} if token else {}
-        edge = open_edge_token(edge_token) if edge_token else None
+        try:
+            # What a command for it complains about is for this program's terminal.
+            credentials = Credentials.of(token, edge_token, SystemClock(), quiet=False)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from error
         self.address = address.rstrip("/")
         self._timeout_s = timeout_s
-        self._channel = Channel(
-            self.address, headers=lambda: headers, edge=edge, deadline_s=timeout_s, transport=transport
-        )
+        self._channel = Channel(self.address, credentials=credentials, deadline_s=timeout_s, transport=transport)
 
     @classmethod
     def for_target(cls, target: Target, *, timeout_s: float = 30.0) -> Self:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 from iris_fed.config.sections import Section, Whole, is_loopback
 
 MAX_NETWORKS = 256
+_PREFIX = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9._-]{0,251}[a-z0-9])?")
 
 
@@ -35,6 +36,13 @@ def _check_host_name(name: str) -> str:
         raise ValueError(f"{name[:80]!r} is no host: a name or an address, without scheme, port and `*`") from None
 
 
+def _check_path_prefix(prefix: str) -> str:
+    bare = prefix.rstrip("/")
+    if bare and not _PREFIX.fullmatch(bare):
+        raise ValueError(f"{prefix[:80]!r} is no path like /iris: parts of letters, digits and ._~- behind slashes")
+    return bare
+
+
 CidrText = Annotated[str, AfterValidator(check_network)]
 
 
@@ -51,6 +59,12 @@ class ListenSettings(Section):
         max_length=64,
         description="Names under which this controller is asked, besides those of loopback and `host` itself: "
         "what stands in the URL, without port. Requests that name another host are refused.",
+    )
+    path_prefix: Annotated[str, AfterValidator(_check_path_prefix)] = Field(
+        default="",
+        max_length=256,
+        description="Path below which a proxy shows this controller, as `/iris`, whether or not the proxy strips it: page "
+        "and RPCs answer there too. Empty = none.",
     )
     trusted_proxies: list[CidrText] = Field(
         default=[],

@@ -4,7 +4,7 @@ Neither is waited for: a workspace that takes long to unpack holds up nobody. Wh
 started any more, also when an earlier try to start it has failed (promise 5).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import anyio
 from anyio.abc import TaskGroup
@@ -65,10 +65,12 @@ class AttemptDriver:
     async def start_all(self) -> None:
         """Begin to start all that wait, but for the doomed and those that rest after a failure."""
         await self._acquaint()
-        for uid, launch in list(self._waiting.items()):
-            if uid not in self._starting and uid not in self._resting and uid not in self._doomed:
-                self._starting[uid] = anyio.current_time()
-                self._calls.start_soon(self._start, launch)
+        held = self._starting.keys() | self._resting | self._doomed
+        for unit in self._units():
+            uids = [launch.request.attempt_uid for launch in unit]
+            if held.isdisjoint(uids):
+                self._starting |= dict.fromkeys(uids, anyio.current_time())
+                self._calls.start_soon(self._start, unit)
         # Each reserves its capacity before it first waits, so that the next pass sees what is left.
         await anyio.lowlevel.checkpoint()
 
@@ -114,35 +116,52 @@ class AttemptDriver:
             self._killing.discard(uid)
             self._wake()
 
-    async def _start(self, launch: Launch) -> None:
-        uid = launch.request.attempt_uid
-        self._tried.add(uid)
-        self._since.setdefault(uid, anyio.current_time())
+    def _units(self) -> list[list[Launch]]:
+        """What waits, those that start together in one unit."""
+        units: dict[str, list[Launch]] = {}
+        for uid, launch in self._waiting.items():
+            units.setdefault(f"{launch.backend_id} {launch.together}" if launch.together else uid, []).append(launch)
+        return list(units.values())
+
+    async def _start(self, unit: Sequence[Launch]) -> None:
+        uids = {launch.request.attempt_uid for launch in unit}
+        self._tried |= uids
+        for uid in uids:
+            self._since.setdefault(uid, anyio.current_time())
         try:
             with anyio.fail_after(CALL_LIMIT_S):
-                await self._backends[launch.backend_id].launch(launch.request)
+                await self._launch(unit)
         except Exception as error:
             if isinstance(error, BackendUnavailable):
-                log.warning("backend.unavailable", backend=launch.backend_id, error=str(error))
+                log.warning("backend.unavailable", backend=unit[0].backend_id, error=str(error))
             else:
-                log.error("launch.failed", attempt=uid, exc_info=error)
-            self._resting.add(uid)
-            self._calls.start_soon(self._rest, uid)
+                log.error("launch.failed", attempts=sorted(uids), exc_info=error)
+            self._resting |= uids
+            self._calls.start_soon(self._rest, uids)
         else:
             self._start_tries = 0
-            self.drop(uid)
-            self._tried.discard(uid)
+            for uid in uids:
+                self.drop(uid)
+            self._tried -= uids
         finally:
-            del self._starting[uid]
-            if uid in self._killing:
-                # It was told to end while it was being started, which a backend may not have understood.
-                self._killing.discard(uid)
+            for uid in uids:
+                del self._starting[uid]
+            if told_to_end := self._killing & uids:
+                # While it was being started, which a backend may not have understood.
+                self._killing -= told_to_end
                 self._wake()
 
-    async def _rest(self, uid: str) -> None:
+    async def _launch(self, unit: Sequence[Launch]) -> None:
+        backend = self._backends[unit[0].backend_id]
+        if unit[0].together:
+            await backend.launch_gang([launch.request for launch in unit])
+        else:
+            await backend.launch(unit[0].request)
+
+    async def _rest(self, uids: Set[str]) -> None:
         self._start_tries += 1
         await anyio.sleep(self._pause_s(self._start_tries))
-        self._resting.discard(uid)
+        self._resting -= uids
         self._wake()
 
     def _pause_s(self, tries: int) -> float:

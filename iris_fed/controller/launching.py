@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from iris_fed.backends.base import Honours, LaunchRequest
+from iris_fed.model.constraints import Op
 from iris_fed.model.ids import task_id
 from iris_fed.model.jobs import Attempt, Job
 from iris_fed.model.spec import SECRET_FILE, JobSpec
@@ -13,13 +14,14 @@ from iris_fed.model.spec import SECRET_FILE, JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A committed attempt to be started on a backend. Members of one `gang` are still to be told of
-    each other ('' = it has none, or knows)."""
+    """A committed attempt to be started on a backend, at once with all that bear the same `together` ('' = by
+    itself). Members of one `gang` are still to be told of each other ('' = it has none, or knows)."""
 
     backend_id: str
     request: LaunchRequest
     task_index: int = 0
     gang: str = ""
+    together: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ def launch_request(job: Job, attempt: Attempt, link: TaskLink) -> LaunchRequest:
         bundle=link.bundle(job.bundle_id) if job.bundle_id else None,
         secret_files=files,
         owner=f"{job.requester}/{job.user}" if job.requester else job.user,
+        band=job.band,
+        choices={c.key: str(c.values[0]) for c in job.spec.constraints if c.op is Op.EQ and not c.preferred},
     )
 
 

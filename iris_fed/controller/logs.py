@@ -18,7 +18,7 @@ from iris_fed.model.logs import LogBatch, LogPosition, LogRequest, TaskLogLine
 from iris_fed.model.ports import Handoffs, PeerRefused, PeerUnreachable
 from iris_fed.model.states import TERMINAL_TASK_STATES, job_ended
 from iris_fed.store.db import Tx
-from iris_fed.store.handles import received_by_nonce, sent_by_nonce
+from iris_fed.store.handles import is_meant, sent_by_nonce
 from iris_fed.store.jobs import job_by_id, job_by_uid
 from iris_fed.store.listing import task_views
 from iris_fed.store.runtime import Runtime
@@ -202,10 +202,7 @@ def _find(tx: Tx, request: LogRequest) -> tuple[Job | None, bool]:
     job = job_by_id(tx, request.job_id)
     if job is None or request.submitted_ms not in (None, job.submitted_ms):
         return job, False
-    if request.nonce in ("", job.nonce):
-        return job, True
-    # A handoff that was answered with the job of an earlier one (KEEP) left no handle, and means that job.
-    return job, received_by_nonce(tx, job.requester, request.nonce) is None
+    return job, is_meant(tx, job, request.nonce)
 
 
 def _task_and_attempts(tx: Tx, job: Job, index: int) -> tuple[Task, tuple[Attempt, ...]] | None:

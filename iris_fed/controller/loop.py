@@ -19,7 +19,7 @@ from iris_fed.controller.placing import Terms, place_waiting
 from iris_fed.controller.recovery import Apply, Recoverer, never_started
 from iris_fed.decide.placement import Place
 from iris_fed.model.observed import Ended, Observation
-from iris_fed.model.resources import BackendSummary
+from iris_fed.model.resources import BackendSummary, without_times
 from iris_fed.model.spec import JobSpec
 from iris_fed.store.jobs import live_attempts
 from iris_fed.store.runtime import Runtime
@@ -56,6 +56,7 @@ class ControlLoop:
         self._disk = disk
         self._hold_after_ms = int(settings.hold_after_s * 1000)
         self._taken: dict[str, Sequence[Observation]] = {}
+        self._shown: Sequence[BackendSummary] | None = None
         self.wake = Wakeup()
         self._driver = AttemptDriver(backends, runtime.entropy, self.wake)
 
@@ -106,7 +107,7 @@ class ControlLoop:
         """1. Kill. 2. Start what could not be started before. 3. Place and start. Returns seconds to the next."""
         await self._kill(apply)
         await self._driver.start_all()
-        places = [Place(backend.summary(), tuple(backend.nodes())) for backend in self._backends.values()]
+        places = [_place(backend) for backend in self._backends.values()]
         terms = Terms(
             self._clock.now_ms(),
             self._entropy,
@@ -121,10 +122,17 @@ class ControlLoop:
             # Kept before anything can go wrong: what is committed is started, now or later.
             self._driver.add(done.launches)
             await self._driver.start_all()
+        self._tell_backends()
         if done.full:
             return 0.0
         timer_s = float("inf") if done.next_ms is None else (done.next_ms - self._clock.now_ms()) / 1000
         return max(0.0, timer_s)
+
+    def _tell_backends(self) -> None:
+        shown = without_times(self.local_backends())
+        if shown != self._shown:
+            self._shown = shown
+            self._runtime.news.publish(backends=True)
 
     async def _kill(self, apply: Apply) -> None:
         doomed = await self._db.read(lambda tx: live_attempts(tx, to_kill_only=True))
@@ -144,3 +152,8 @@ class ControlLoop:
                 del self._taken[backend.backend_id]
                 self._recoverer.forget(seen.attempt_uid for seen in batch if isinstance(seen, Ended))
                 self.wake()
+
+
+def _place(backend: Backend) -> Place:
+    intake = backend.intake()
+    return Place(backend.summary(), tuple(backend.nodes()), intake.room, intake.closed)

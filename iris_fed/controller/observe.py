@@ -11,7 +11,7 @@ from iris_fed.decide import lifecycle
 from iris_fed.decide.backoff import backoff_ms
 from iris_fed.decide.draft import AttemptKey, Draft
 from iris_fed.errors import ResourceExhausted, Unavailable
-from iris_fed.model.observed import Building, Ended, Observation, Running, Sampled
+from iris_fed.model.observed import Building, Ended, Observation, Queued, Running, Sampled
 from iris_fed.model.spec import TERMINATE_CHILDREN
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
@@ -109,6 +109,8 @@ def end_children_of_ended(tx: Tx, job_uid: int, now_ms: int) -> set[int]:
 
 def _apply_one(draft: Draft, key: AttemptKey, seen: Observation, now_ms: int, entropy: Entropy) -> None:
     match seen:
+        case Queued():
+            lifecycle.on_queued(draft, key, seen)
         case Building():
             lifecycle.on_building(draft, key, seen, now_ms)
         case Running():

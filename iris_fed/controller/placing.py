@@ -95,6 +95,6 @@ def _assign(tx: Tx, plan: Plan, terms: Terms) -> list[Launch]:
             )
             request = launch_request(with_secrets(tx, job), attempt, terms.link)
             gang = job.job_id if job.spec.is_gang else ""
-            launches.append(Launch(placed.backend_id, request, placed.task_index, gang))
+            launches.append(Launch(placed.backend_id, request, placed.task_index, gang, gang))
         commit(tx, draft)
     return launches

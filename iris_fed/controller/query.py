@@ -9,6 +9,7 @@ from iris_fed.model.jobs import JobEvent, JobPage, JobQuery, JobView, TaskView, 
 from iris_fed.model.limits import DAY_MS
 from iris_fed.model.states import JobState
 from iris_fed.store.db import Tx
+from iris_fed.store.handles import is_meant
 from iris_fed.store.jobs import job_by_id
 from iris_fed.store.listing import (
     TaskCounts,
@@ -91,13 +92,15 @@ class Queries:
         """How many unfinished jobs of this user each peer has."""
         return await self._db.read(lambda tx: count_handed_off_of(tx, owner))
 
-    async def events(self, job_id: str) -> list[JobEvent]:
+    async def events(self, job_id: str, nonce: str = "") -> list[JobEvent]:
         parse_job_id(job_id)
 
         def load(tx: Tx) -> list[JobEvent]:
             job = job_by_id(tx, job_id)
             if job is None:
                 raise NotFound(f"there is no job {job_id}")
+            if not is_meant(tx, job, nonce):
+                raise NotFound(f"the job {job_id} is of another handoff")
             return events_of(tx, job.uid)
 
         return await self._db.read(load)

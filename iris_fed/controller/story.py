@@ -20,9 +20,10 @@ class Story:
         self._queries = queries
         self._handoffs = handoffs
 
-    async def events(self, job_id: str) -> list[JobEvent]:
-        """Oldest first. Raises InvalidArgument and NotFound."""
-        own = await self._queries.events(job_id)
+    async def events(self, job_id: str, nonce: str = "") -> list[JobEvent]:
+        """Oldest first. Raises InvalidArgument and NotFound, also where the job is not of the handoff `nonce`
+        ("" = whichever bears the id)."""
+        own = await self._queries.events(job_id, nonce)
         view, _ = await self._queries.job(job_id)
         job = view.job
         if not job.cluster or job.parent_uid is not None:
@@ -33,7 +34,7 @@ class Story:
         theirs: tuple[JobEvent, ...] = ()
         try:
             with anyio.move_on_after(PEER_PATIENCE_S):
-                theirs = await self._handoffs.client(job.cluster).list_events(handle.remote_job_id)
+                theirs = await self._handoffs.client(job.cluster).list_events(handle.remote_job_id, job.nonce)
         except (PeerRefused, PeerUnreachable):
             theirs = ()
         told = [replace(event, message=f"{job.cluster}: {event.message}") for event in theirs]

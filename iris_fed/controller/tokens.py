@@ -6,7 +6,7 @@ from iris_fed.auth.claims import SKEW_S
 from iris_fed.auth.identity import Identity, Role, Source
 from iris_fed.auth.people import People
 from iris_fed.auth.user_tokens import ROLES, UserTokenSigner
-from iris_fed.errors import InvalidArgument, NotFound, PermissionDenied, ResourceExhausted
+from iris_fed.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied, ResourceExhausted
 from iris_fed.model.tokens import UserToken
 from iris_fed.store.db import Tx
 from iris_fed.store.runtime import Runtime
@@ -31,13 +31,17 @@ log = get_logger(__name__)
 
 
 class TokenDesk:
-    """Administrators act for everybody, others for themselves. `max_lifetime_s` bounds every token."""
+    """Administrators act for everybody, others for themselves. `max_lifetime_s` bounds every token.
+    `only_one` says why nobody but the administrator's own user may submit jobs; "" = others may."""
 
-    def __init__(self, runtime: Runtime, signer: UserTokenSigner, people: People, max_lifetime_s: float) -> None:
+    def __init__(
+        self, runtime: Runtime, signer: UserTokenSigner, people: People, max_lifetime_s: float, only_one: str = ""
+    ) -> None:
         self._runtime = runtime
         self._signer = signer
         self._people = people
         self._max_lifetime_s = int(max_lifetime_s)
+        self._only_one = only_one
 
     async def create(self, caller: Identity, user: str, role: str, lifetime_s: int, note: str) -> tuple[str, UserToken]:
         """A fresh token for `user` ('' = the caller) in `role` ('' = what the caller is, or `user` for another),
@@ -48,7 +52,9 @@ class TokenDesk:
         principal = self._person(caller, user)
         wanted = self._role(caller, principal, role)
         # Refuses what could not be used: a user name that is taken.
-        self._people.identity(principal, wanted, Source.USER_TOKEN)
+        identity = self._people.identity(principal, wanted, Source.USER_TOKEN)
+        if self._only_one and identity.user not in ("", self._people.admin_user):
+            raise FailedPrecondition(f"{principal} could submit jobs, but {self._only_one}")
         now_ms = self._runtime.clock.now_ms() // 1000 * 1000
         expires_ms = self._expiry(caller, principal, wanted, lifetime_s, now_ms)
         token = UserToken(

@@ -11,7 +11,7 @@ from iris_fed.decide.backoff import backoff_ms
 from iris_fed.decide.draft import AttemptKey, Draft
 from iris_fed.decide.mirrored import end_open_tasks
 from iris_fed.model.jobs import Attempt, Job
-from iris_fed.model.observed import AttemptEnd, Building, Ended, EndKind, Running, Sampled
+from iris_fed.model.observed import AttemptEnd, Building, Ended, EndKind, Queued, Running, Sampled
 from iris_fed.model.states import (
     LIVE_TASK_STATES,
     TERMINAL_TASK_STATES,
@@ -55,6 +55,18 @@ def assign(draft: Draft, index: int, attempt_uid: str, backend_id: str, node: st
     if draft.job.backend_id != backend_id or draft.job.pending_reason:
         draft.set_job(backend_id=backend_id, pending_reason="")
     return attempt
+
+
+def on_queued(draft: Draft, key: AttemptKey, seen: Queued) -> None:
+    """The engine has it wait in a queue of its own."""
+    index, number = key
+    if draft.attempts[key].state is not TaskState.ASSIGNED or draft.tasks[index].current_attempt != number:
+        return
+    backend_id = draft.attempts[key].backend_id
+    reason = f"waiting in the queue of {backend_id}: {seen.reason}"
+    draft.set_task(index, pending_reason=reason)
+    if draft.job.state is JobState.PENDING and draft.job.pending_reason != reason:
+        draft.set_job(pending_reason=reason)
 
 
 def on_building(draft: Draft, key: AttemptKey, seen: Building, now_ms: int) -> None:
@@ -126,7 +138,7 @@ def judge(draft: Draft, attempt: Attempt, end: AttemptEnd) -> Verdict:
             return Verdict(TaskState.KILLED, "none", "was stopped")
         case EndKind.SIGNALED:
             return Verdict(TaskState.FAILED, "failure", f"was ended by {_signal_name(end.signal)}")
-        case EndKind.TIMED_OUT | EndKind.OUT_OF_MEMORY | EndKind.NOT_STARTED:
+        case EndKind.TIMED_OUT | EndKind.OUT_OF_MEMORY | EndKind.NOT_STARTED | EndKind.CANCELLED:
             return Verdict(TaskState.FAILED, "failure", end.message or f"ended: {end.kind.value.lower()}")
         case EndKind.NO_CAPACITY:
             return Verdict(TaskState.WORKER_FAILED, "free", end.message or "found no room and waits again")
@@ -266,7 +278,10 @@ def _set_started(draft: Draft, key: AttemptKey, seen: Building | Running, state:
         devices=seen.devices,
         ports=dict(seen.ports),
     )
-    draft.set_task(key[0], state=state, started_ms=seen.started_ms, exit_code=None, error="")
+    waited_for = draft.tasks[key[0]].pending_reason
+    if waited_for and draft.job.pending_reason == waited_for:
+        draft.set_job(pending_reason="")
+    draft.set_task(key[0], state=state, started_ms=seen.started_ms, exit_code=None, error="", pending_reason="")
 
 
 def _end_job(draft: Draft, now_ms: int) -> None:

@@ -17,10 +17,14 @@ from iris_fed.model.spec import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One backend as the placement sees it: its shape, and what is free on each of its nodes."""
+    """One backend as the placement sees it: its shape, and what is free on each of its nodes. `queue_room` more
+    jobs (a gang is one) may wait in a queue of its own for what is not free, None = it has none. `closed` says why
+    it takes nothing now, '' = it does."""
 
     summary: BackendSummary
     free: tuple[NodeFree, ...]
+    queue_room: int | None = None
+    closed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def choose_places(queues: Sequence[DemandQueue], places: Sequence[Place], now_ms
     What finds no room for one job finds none for the others of its demand, so their queue is left:
     the cost follows what is placed and the number of demands, not the length of the queue.
     """
-    ledger = _Ledger([_Free(place.summary, node) for place in places for node in place.free])
+    ledger = _Ledger([node for place in places for node in _nodes_of(place)])
     placed: list[Placed] = []
     waiting: dict[str, str] = {}
     for queue, queued in _in_order(queues, waiting):
@@ -109,8 +113,16 @@ def _place_gang(queued: QueuedJob, fitting: "Sequence[_Free]", now_ms: int) -> _
     if any(task.not_before_ms > now_ms for task in tasks):
         return _Found((), None)
     best = 0
+    short = ""
     for backend in sorted({slot.summary.backend_id for slot in fitting}):
-        slots = [slot.copy() for slot in fitting if slot.summary.backend_id == backend]
+        own = [slot for slot in fitting if slot.summary.backend_id == backend]
+        if own[0].gate.queues:
+            if short := own[0].gate.refusal() or _short_of_machines(spec, own, len(tasks)):
+                continue
+            own[0].gate.pass_one()
+            node = own[0].node
+            return _Found(tuple(Placed(queued.job.uid, task.index, backend, node) for task in tasks), None)
+        slots = [slot.copy() for slot in own]
         placed: list[Placed] = []
         while len(placed) < len(tasks) and (slot := _tightest(slots, spec)) is not None:
             slot.take(spec.resources)
@@ -120,9 +132,17 @@ def _place_gang(queued: QueuedJob, fitting: "Sequence[_Free]", now_ms: int) -> _
                 slot.take_over(slots)
             return _Found(tuple(placed), None)
         best = max(best, len(placed))
-    return _Found(
-        (), f"waiting for room for all {len(tasks)} replicas at once; {best} would fit now" if fitting else ""
-    )
+    if fitting and not short:
+        short = f"waiting for room for all {len(tasks)} replicas at once; {best} would fit now"
+    return _Found((), short)
+
+
+def _short_of_machines(spec: JobSpec, own: "Sequence[_Free]", count: int) -> str:
+    """'' = all would run at once if nothing else did."""
+    most = sum(node.replicas_at_most(spec.resources) for node in own)
+    if most >= count:
+        return ""
+    return f"waiting for machines: of {count} replicas that start at once {most:g} fit on those that are up"
 
 
 def _in_order(queues: Sequence[DemandQueue], left: Mapping[str, str]) -> Iterator[tuple[DemandQueue, QueuedJob]]:
@@ -163,10 +183,40 @@ class _Ledger:
             max(fitting, key=lambda node: node.nearness(spec.resources)).held = True
 
 
+class _Gate:
+    """The way into one backend while a plan is made."""
+
+    def __init__(self, place: Place) -> None:
+        self._room = place.queue_room
+        self._closed = place.closed
+        self._name = place.summary.name
+
+    @property
+    def queues(self) -> bool:
+        return self._room is not None
+
+    def refusal(self) -> str:
+        """Why nothing goes in now, '' = it does."""
+        if not self._closed and self._room == 0:
+            return f"as many jobs as may wait in the queue of {self._name} (max_pending) do so already"
+        return self._closed
+
+    def pass_one(self) -> None:
+        if self._room:
+            self._room -= 1
+
+
+def _nodes_of(place: Place) -> "list[_Free]":
+    gate = _Gate(place)
+    return [_Free(place.summary, node, gate) for node in place.free]
+
+
 class _Free:
     """The ledger of one node while a plan is made."""
 
-    def __init__(self, summary: BackendSummary, node: NodeFree) -> None:
+    def __init__(self, summary: BackendSummary, node: NodeFree, gate: _Gate) -> None:
+        self.gate = gate
+        self.count = node.count
         self.summary = summary
         self.node = node.node
         self.cpu_millicores = node.cpu_millicores
@@ -182,7 +232,7 @@ class _Free:
     def copy(self) -> "_Free":
         """To try something out."""
         node = NodeFree(self.node, self.cpu_millicores, self.memory_bytes, dict(self.devices), self.total)
-        return _Free(self.summary, node)
+        return _Free(self.summary, node, self.gate)
 
     def take_over(self, tried: "Sequence[_Free]") -> None:
         """What was tried out on a copy of this node counts."""
@@ -217,10 +267,15 @@ class _Free:
             devices, token = self.total.devices, asked.device.variant
             counts = [devices.get(token, 0)] if token else list(devices.values())
             whole.append(sum(count // asked.chips for count in counts))
-        return min(whole)
+        return min(whole) * self.count
 
     def lacks(self, asked: Resources) -> str | None:
-        """What is short for one replica, in words."""
+        """What is short for one replica, in words. A queue takes what the machine could run one day."""
+        if self.gate.queues or self.gate.refusal():
+            return self.gate.refusal() or None
+        return self.lacks_now(asked)
+
+    def lacks_now(self, asked: Resources) -> str | None:
         if asked.cpu_millicores > self.cpu_millicores:
             return f"{asked.cpu_millicores / 1000:g} CPUs asked for, {max(0, self.cpu_millicores) / 1000:g} free"
         if asked.memory_bytes > self.memory_bytes:
@@ -236,6 +291,7 @@ class _Free:
         return None
 
     def take(self, asked: Resources) -> None:
+        self.gate.pass_one()
         self.cpu_millicores -= asked.cpu_millicores
         self.memory_bytes -= asked.memory_bytes
         variant = self._variant(asked)
@@ -266,12 +322,13 @@ def _gang_could_fit(job: Job, fitting: "Sequence[_Free]") -> bool:
 
 
 def _tightest(slots: Sequence[_Free], spec: JobSpec) -> _Free | None:
-    """The fitting node that meets most soft constraints and, of those, has the least left over, so
-    that large replicas still find room elsewhere."""
+    """The fitting node that meets most soft constraints and, of those, one where it need not wait; of these
+    the one that has the least left over, so that large replicas still find room elsewhere."""
 
-    def rank(slot: _Free) -> tuple[int, int, int, int]:
+    def rank(slot: _Free) -> tuple[int, bool, int, int, int]:
         soft = sum(satisfies(c, slot.summary.attributes) for c in spec.constraints if c.preferred)
-        return -soft, sum(slot.devices.values()), slot.cpu_millicores, slot.memory_bytes
+        waits = slot.lacks_now(spec.resources) is not None
+        return -soft, waits, sum(slot.devices.values()), slot.cpu_millicores, slot.memory_bytes
 
     return min((slot for slot in slots if slot.lacks(spec.resources) is None), key=rank, default=None)
 

@@ -8,7 +8,7 @@ import anyio
 
 from iris_fed.model.federation import PeerState
 from iris_fed.model.ports import PeerRefused, PeerUnreachable
-from iris_fed.model.resources import BackendSummary
+from iris_fed.model.resources import BackendSummary, without_times
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import load_peer, save_peer
 from iris_fed.store.runtime import Runtime
@@ -43,7 +43,7 @@ class Contact:
     async def heard_of(self, backends: tuple[BackendSummary, ...]) -> None:
         """It answered a heartbeat."""
         self._answered_at = anyio.current_time()
-        now_ms, back = self._runtime.clock.now_ms(), not self.reachable
+        now_ms, back, before = self._runtime.clock.now_ms(), not self.reachable, self.state
         await self._change(
             lambda state: replace(
                 state,
@@ -55,13 +55,15 @@ class Contact:
             )
         )
         self._heard.set()
+        self._tell(before)
         if back:
             await self._is_back()
 
     async def answered(self, state: PeerState) -> None:
         """It answered a sync, whose transaction made this of its state."""
         self._answered_at = anyio.current_time()
-        back, self.state = not self.reachable, state
+        back, before, self.state = not self.reachable, self.state, state
+        self._tell(before)
         if state.backends is not None:
             self._heard.set()
         if back:
@@ -78,8 +80,19 @@ class Contact:
             # Remembered is the first loss, not the latest failure.
             log.warning("peer.unreachable", peer=self.peer, error=error_words)
             await self._change(lambda state: replace(state, lost_contact_ms=now_ms, last_error=error_words))
+            self._runtime.news.publish(peers=True)
         elif self.state.last_error != error_words:
             await self._change(lambda state: replace(state, last_error=error_words))
+            self._runtime.news.publish(peers=True)
+
+    def _tell(self, before: PeerState) -> None:
+        """A heartbeat that says what the one before said is no news."""
+
+        def shown(state: PeerState) -> tuple[object, ...]:
+            return state.last_contact_ms is None, state.lost_contact_ms, state.last_error, without_times(state.backends)
+
+        if shown(before) != shown(self.state):
+            self._runtime.news.publish(peers=True)
 
     async def _is_back(self) -> None:
         log.info("peer.reachable", peer=self.peer)

@@ -189,6 +189,8 @@ def _next_state(state: PeerState, answer: SyncAnswer, terms: Terms, *, finished:
         lost_contact_ms=None,
         last_error="",
     )
+    if not answer.more:
+        state = replace(state, synced_ms=terms.now_ms)
     if answer.backends is not None:
         state = replace(state, backends=answer.backends, backends_ms=terms.now_ms)
     if finished:

@@ -16,7 +16,7 @@ from iris_fed.decide import handoff
 from iris_fed.decide.draft import Draft
 from iris_fed.federation.mirror_children import end_children
 from iris_fed.federation.request import delivery_of
-from iris_fed.model.federation import PeerState, SentHandle
+from iris_fed.model.federation import PeerState, Refusal, SentHandle
 from iris_fed.model.ids import fold_remote_id, parse_job_id
 from iris_fed.model.jobs import Job
 from iris_fed.model.ports import PeerClient, PeerRefused, PeerUnreachable
@@ -73,6 +73,7 @@ class Outbox:
         self._cancelling_strays = False
         self._group: anyio.abc.TaskGroup | None = None
         self.wake = Wakeup()
+        self.last_refusal: Refusal | None = None
 
     async def run(self, pulse: Pulse) -> None:
         """Until cancelled."""
@@ -204,7 +205,7 @@ class Outbox:
         except PeerRefused as refusal:
             words = refusal.message
             if refusal.code in handoff.FINAL_REFUSALS:
-                log.info("handoff.refused", peer=self._peer, job=handle.job_id, code=refusal.code, words=words)
+                self._note_refusal(handle, refusal)
                 await self._settle(handle.nonce, lambda h, d, now: handoff.on_refused(h, d, words, now))
             else:
                 error = f"it answered {refusal.code}: {words}"
@@ -215,6 +216,12 @@ class Outbox:
             await self._settle(handle.nonce, lambda h, d, now: self._unanswered(h, d, error, arrived, now))
         else:
             await self._settle(handle.nonce, handoff.on_ack)
+
+    def _note_refusal(self, handle: SentHandle, refusal: PeerRefused) -> None:
+        words, peer = refusal.message, self._peer
+        log.info("handoff.refused", peer=peer, job=handle.job_id, code=refusal.code, words=words)
+        self.last_refusal = Refusal(f"{handle.job_id}: {words}", self._runtime.clock.now_ms())
+        self._runtime.news.publish(peers=True)
 
     async def _submission(self, handle: SentHandle, job: Job) -> Submission:
         submission = delivery_of(handle, job, self._runtime.cluster)

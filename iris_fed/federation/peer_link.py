@@ -60,7 +60,7 @@ class PeerLink:
     def shape(self) -> PeerShape:
         return PeerShape(self.peer, self.reachable, self.state.backends)
 
-    def view(self, active_jobs: int) -> PeerView:
+    def view(self, active_jobs: int, waiting_deliveries: int) -> PeerView:
         state = self.state
         return PeerView(
             peer_id=self.peer,
@@ -73,6 +73,9 @@ class PeerLink:
             backends_observed_ms=state.backends_ms,
             last_error=state.last_error,
             orphans=tuple(sorted(self._feed.orphans)),
+            synced_ms=state.synced_ms,
+            waiting_deliveries=waiting_deliveries,
+            last_refusal=self.outbox.last_refusal,
         )
 
     async def wait_heard(self) -> None:

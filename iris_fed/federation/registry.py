@@ -13,7 +13,7 @@ from iris_fed.model.federation import PeerShape, PeerView, SentHandle
 from iris_fed.model.ids import fold_remote_id, parse_job_id
 from iris_fed.model.ports import PeerClient
 from iris_fed.model.spec import Submission
-from iris_fed.store.handles import count_open_sent
+from iris_fed.store.handles import count_open_sent, count_waiting_sent
 from iris_fed.store.runtime import Runtime
 from iris_fed.telemetry import get_logger
 
@@ -60,8 +60,8 @@ class Federation:
         """Every declared peer, as ListPeers shows it."""
         if not self._links:
             return []
-        counts = await self._runtime.db.read(count_open_sent)
-        return [self._links[name].view(counts.get(name, 0)) for name in self.peer_names]
+        counts, waiting = await self._runtime.db.read(lambda tx: (count_open_sent(tx), count_waiting_sent(tx)))
+        return [self._links[name].view(counts.get(name, 0), waiting.get(name, 0)) for name in self.peer_names]
 
     async def forget(self, peer: str, who: str) -> int:
         """Give a peer up, declared or not: its unfinished jobs end as lost. Returns how many.

@@ -4,7 +4,7 @@ A handle is one incarnation of a handoff, named by its nonce (design, section 6)
 milliseconds, None = not yet.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iris_fed.model.jobs import JobReport, JobView, TaskReport, TaskView
 from iris_fed.model.resources import BackendSummary
@@ -138,7 +138,8 @@ class PeerState:
     """What is remembered of a peer across restarts.
 
     `full_set_done`: a full set was applied by this database. `backends_ms`: age of `backends`.
-    `lost_contact_ms`: the first failure since the last success, None = reachable.
+    `lost_contact_ms`: the first failure since the last success, None = reachable. `synced_ms`: the last
+    answer after which no change was waiting there.
     """
 
     peer: str
@@ -150,12 +151,22 @@ class PeerState:
     last_error: str = ""
     backends: tuple[BackendSummary, ...] | None = None
     backends_ms: int | None = None
+    synced_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A peer would not take a job: which, why in one sentence, and when."""
+
+    words: str
+    time_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerView:
     """A peer as ListPeers shows it. `orphans`: ids of jobs that it runs for this cluster, which does not
-    follow them since their names are in use here."""
+    follow them since their names are in use here. `waiting_deliveries`: jobs that it has not taken yet, or may
+    have taken; None = not told."""
 
     peer_id: str
     address: str
@@ -167,6 +178,13 @@ class PeerView:
     backends_observed_ms: int | None
     last_error: str
     orphans: tuple[str, ...] = ()
+    synced_ms: int | None = None
+    waiting_deliveries: int | None = None
+    last_refusal: Refusal | None = None
+
+    def without_jobs(self) -> "PeerView":
+        """For whoever may not know of everybody's jobs."""
+        return replace(self, active_jobs=0, orphans=(), waiting_deliveries=None, last_refusal=None)
 
 
 @dataclass(frozen=True, slots=True)

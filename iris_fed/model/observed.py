@@ -18,6 +18,7 @@ class EndKind(StrEnum):
     PREEMPTED = "PREEMPTED"
     NOT_STARTED = "NOT_STARTED"
     NO_CAPACITY = "NO_CAPACITY"
+    CANCELLED = "CANCELLED"
     LOST = "LOST"
 
 
@@ -28,13 +29,21 @@ class AttemptEnd:
     EXITED has `exit_code` 0-255. SIGNALED has `signal` and the shell's `exit_code` 128+n. KILLED
     answers our own `kill`. NOT_STARTED is the attempt's own fault (no such program: 127, not
     executable: 126) and will not go better next time. NO_CAPACITY never started and may be placed again.
-    LOST: the engine cannot say; the exit code is unknown. `message` is one sentence for a person.
+    CANCELLED: somebody at the engine ended it, not we. LOST: the engine cannot say; the exit code is unknown. `message` is one sentence for a person.
     """
 
     kind: EndKind
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The engine has accepted the attempt and has not started it: `reason` goes on from "waiting in its queue: "."""
+
+    attempt_uid: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +89,4 @@ class Sampled:
     usage: Usage
 
 
-Observation = Building | Running | Ended | Sampled
+Observation = Queued | Building | Running | Ended | Sampled

@@ -1,7 +1,7 @@
 """What a task asks for, and what places offer."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -55,13 +55,14 @@ class NodeShape:
 @dataclass(frozen=True, slots=True)
 class NodeFree:
     """What is free on one machine now; `devices` as in NodeShape. `total` is the whole of the
-    machine, None = not told."""
+    machine, None = not told. It stands for `count` machines like it, of which it is the emptiest."""
 
     node: str
     cpu_millicores: int
     memory_bytes: int
     devices: Mapping[str, int] = field(default_factory=dict)
     total: NodeShape | None = None
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +102,13 @@ class BackendSummary:
     worker_count: int = 0
     pending_task_count: int = 0
     running_task_count: int = 0
+
+
+def without_times(backends: Sequence[BackendSummary] | None) -> tuple[BackendSummary, ...]:
+    """What they say, without when they said it: equal = no news. None = nothing was said yet."""
+    return tuple(
+        replace(backend, availability=replace(backend.availability, observation_epoch_ms=0))
+        if backend.availability
+        else backend
+        for backend in backends or ()
+    )

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from iris_fed import __version__
+from iris_fed.auth.identity import Role
 from iris_fed.controller.logs import LogReader
+from iris_fed.controller.watch import Watcher
 from iris_fed.federation.check import check_peer
-from iris_fed.model.ids import check_cluster_name
-from iris_fed.model.limits import MAX_KEY_CHARS, MAX_VALUE_CHARS
+from iris_fed.model.ids import check_cluster_name, parse_job_id
+from iris_fed.model.limits import MAX_KEY_CHARS, MAX_NONCE_CHARS, MAX_VALUE_CHARS
 from iris_fed.model.logs import LogBatch, LogRequest
 from iris_fed.rpc.controller_service import UseCases
 from iris_fed.rpc.gate import caller
@@ -20,6 +22,7 @@ from iris_fed.rpc.wire.logs import MAX_OFFSET, log_batch_to_wire, log_request_fr
 from iris_fed.rpc.wire.places import admission_to_wire, check_steps_to_wire
 from iris_fed.rpc.wire.statuses import job_events_to_wire
 from iris_fed.rpc.wire.tokens import user_token_to_wire
+from iris_fed.rpc.wire.watch import changes_to_wire, watch_from_wire
 
 MAX_BATCHES_AHEAD = 4
 """Read ahead of a slow reader: no more, so that a stream costs bounded memory."""
@@ -35,9 +38,10 @@ class ClusterFacts:
 
 
 class ClusterHandlers:
-    def __init__(self, facts: ClusterFacts, logs: LogReader, use_cases: UseCases) -> None:
+    def __init__(self, facts: ClusterFacts, logs: LogReader, watcher: Watcher, use_cases: UseCases) -> None:
         self._facts = facts
         self._logs = logs
+        self._watcher = watcher
         self._reach = use_cases.reach
         self._story = use_cases.story
         self._inbound = use_cases.inbound
@@ -82,7 +86,19 @@ class ClusterHandlers:
         self, request: cluster_pb2.ListJobEventsRequest, ctx: Any, /
     ) -> cluster_pb2.ListJobEventsResponse:
         await self._sight.check(caller(), request.job_id)
-        return job_events_to_wire(await self._story.events(request.job_id))
+        nonce = optional_word(request.handoff_nonce, MAX_NONCE_CHARS, "handoff_nonce")
+        return job_events_to_wire(await self._story.events(request.job_id, nonce))
+
+    async def watch_changes(
+        self, request: cluster_pb2.WatchChangesRequest, ctx: Any, /
+    ) -> cluster_pb2.WatchChangesResponse:
+        who = caller()
+        if request.job_id:
+            await self._sight.check(who, request.job_id)
+        job_id = request.job_id or (who.subtree if who.role is Role.JOB else "")
+        root = str(parse_job_id(job_id).root) if job_id else ""
+        watch = watch_from_wire(request, f"{who.role} {who.principal}", root, self._sight.owner(who))
+        return changes_to_wire(await self._watcher.wait(watch))
 
     async def check_peer(self, request: cluster_pb2.CheckPeerRequest, ctx: Any, /) -> cluster_pb2.CheckPeerResponse:
         link = self._federation.link(request.peer)

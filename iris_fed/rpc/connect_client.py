@@ -1,4 +1,4 @@
-"""The client side of our RPC, as the SDK and a peer's link share it: one pool of connections, deadlines, headers.
+"""The client side of our RPC, as the SDK and a peer's link share it: one pool of connections, deadlines, credentials.
 
 No redirect is followed and nothing is compressed: a redirect would carry a token elsewhere, and on
 the links between controllers gzip costs more than it saves.
@@ -7,20 +7,17 @@ the links between controllers gzip costs more than it saves.
 import asyncio
 import ipaddress
 import os
-from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from connectrpc.request import RequestContext
 from pyqwest import Client, HTTPTransport, Transport
 
-from iris_fed.auth.edge_tokens import EdgeToken
 from iris_fed.errors import InvalidArgument
 from iris_fed.rpc.cancel_safe import CancelSafe
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.foreign import ConnectOnly
 from iris_fed.rpc.gen.cluster.controller_connect import ControllerServiceClient
 from iris_fed.rpc.gen.irisfed.cluster_connect import ClusterServiceClient
-from iris_fed.rpc.through_edge import ThroughEdge
 
 POOL_IDLE_TIMEOUT_S = 60.0
 """Below the keep-alive of our servers (120 s), so that no call is sent on a connection being closed."""
@@ -33,28 +30,12 @@ moment is aborted by them."""
 DEFAULT_DEADLINE_S = 30.0
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
-HeaderSource = Callable[[], Mapping[str, str]]
-
-
-class SendHeaders:
-    """Adds what `source` gives at the time of each call, so that a short-lived token is always fresh."""
-
-    def __init__(self, source: HeaderSource) -> None:
-        self._source = source
-
-    async def on_start(self, ctx: RequestContext[Any, Any]) -> None:
-        for name, value in self._source().items():
-            ctx.request_headers[name] = value
-
-    async def on_end(self, _token: None, _ctx: RequestContext[Any, Any], _error: Exception | None, /) -> None:
-        return
-
 
 class Channel:
     """One controller, as a caller sees it: its two services over one pool of connections.
 
-    `address` is an http(s) URL without a path of the service. `headers` is asked at every call.
-    `edge` is the token for a proxy in front; it is closed with the channel.
+    `address` is an http(s) URL without a path of the service. `credentials` are shown at every call, and
+    closed with the channel.
     Unary calls end after `deadline_s` unless the call says otherwise; `streams` has no deadline of
     its own. `ca_pem` replaces the system's certificates. Errors come as ConnectError; where no
     controller answered, its `__cause__` is the OSError (ForeignAnswer included). Raises InvalidArgument for an
@@ -65,28 +46,24 @@ class Channel:
         self,
         address: str,
         *,
-        headers: HeaderSource | None = None,
-        edge: EdgeToken | None = None,
+        credentials: Credentials | None = None,
         deadline_s: float = DEFAULT_DEADLINE_S,
         ca_pem: bytes | None = None,
         transport: Transport | None = None,
     ) -> None:
         self.address = address.rstrip("/")
-        if edge is not None and not is_private_url(self.address):
+        self._credentials = credentials or Credentials()
+        if self._credentials.edge is not None and not is_private_url(self.address):
             raise InvalidArgument(f"an edge token is not sent over plain http to {self.address}; use https")
-        self._edge = edge
         self._owned: HTTPTransport | None = None
         if transport is None:
             transport = self._owned = open_transport(self.address, ca_pem)
         http = Client(ConnectOnly(transport, MAX_RESPONSE_BYTES))
-        interceptors: list[Any] = [CancelSafe()]
-        interceptors += [SendHeaders(headers)] if headers else []
-        interceptors += [ThroughEdge(edge)] if edge else []
         common: dict[str, Any] = {
             "accept_compression": (),
             "send_compression": None,
             "read_max_bytes": MAX_RESPONSE_BYTES,
-            "interceptors": interceptors,
+            "interceptors": [CancelSafe(), *self._credentials.interceptors()],
             "http_client": http,
         }
         deadline_ms = int(deadline_s * 1000)
@@ -96,8 +73,7 @@ class Channel:
 
     async def close(self) -> None:
         """Close the connections, unless the transport was handed in."""
-        if self._edge is not None:
-            await self._edge.close()
+        await self._credentials.close()
         if self._owned is not None:
             await self._owned.aclose()
             await asyncio.sleep(SETTLE_S)

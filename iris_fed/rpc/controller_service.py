@@ -21,6 +21,7 @@ from iris_fed.model.resources import BackendSummary
 from iris_fed.rpc.gate import caller
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.job import job_pb2
+from iris_fed.rpc.shared import SharedAnswers
 from iris_fed.rpc.sight import Sight
 from iris_fed.rpc.wire.checks import at_most, no_nul, optional_word
 from iris_fed.rpc.wire.delivery import request_of_job
@@ -58,6 +59,7 @@ class UseCases:
     role_of: Callable[[str], str]
     sight: Sight
     tokens: TokenDesk
+    shared: SharedAnswers
 
 
 class ControllerHandlers:
@@ -104,8 +106,12 @@ class ControllerHandlers:
         return job_pb2.Empty()
 
     async def list_jobs(self, request: Controller.ListJobsRequest, ctx: Any, /) -> Controller.ListJobsResponse:
-        query = job_query_from_wire(request.query, self._do.limits)
-        return job_page_to_wire(await self._do.queries.jobs(self._do.sight.narrowed(caller(), query)), query.sort)
+        query = self._do.sight.narrowed(caller(), job_query_from_wire(request.query, self._do.limits))
+
+        async def listed() -> Controller.ListJobsResponse:
+            return job_page_to_wire(await self._do.queries.jobs(query), query.sort)
+
+        return await self._do.shared.get(("jobs", query), listed)
 
     async def get_task_status(
         self, request: Controller.GetTaskStatusRequest, ctx: Any, /
@@ -131,7 +137,8 @@ class ControllerHandlers:
         peers, owner = await self._do.federation.views(), self._do.sight.owner(caller())
         if owner is not None:
             counts = await self._do.queries.handed_off_of(owner)
-            peers = [replace(peer, active_jobs=counts.get(peer.peer_id, 0), orphans=()) for peer in peers]
+            # Of the jobs of others, neither names nor numbers.
+            peers = [replace(peer.without_jobs(), active_jobs=counts.get(peer.peer_id, 0)) for peer in peers]
         return Controller.ListPeersResponse(peers=[peer_to_wire(peer) for peer in peers])
 
     async def federation_sync(
@@ -147,7 +154,12 @@ class ControllerHandlers:
         return job_pb2.GetCurrentUserResponse(user_id=who.user, role=who.role.value, display_name=who.principal)
 
     async def list_users(self, request: Controller.ListUsersRequest, ctx: Any, /) -> Controller.ListUsersResponse:
-        return users_to_wire(await self._do.queries.users(self._do.sight.owner(caller())), self._do.role_of)
+        owner = self._do.sight.owner(caller())
+
+        async def listed() -> Controller.ListUsersResponse:
+            return users_to_wire(await self._do.queries.users(owner), self._do.role_of)
+
+        return await self._do.shared.get(("users", owner), listed)
 
     async def exec_in_container(
         self, request: Controller.ExecInContainerRequest, ctx: Any, /

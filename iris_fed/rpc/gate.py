@@ -18,7 +18,7 @@ from iris_fed.clock import Entropy
 from iris_fed.controller.reach import MAX_EXEC_S
 from iris_fed.errors import DeadlineExceeded, IrisFedError
 from iris_fed.model.limits import MAX_LONG_POLL_MS
-from iris_fed.rpc.audit import write_denied
+from iris_fed.rpc.audit import AuditLog
 from iris_fed.rpc.crowd import Crowd
 from iris_fed.rpc.errors import to_connect, to_internal
 
@@ -31,6 +31,8 @@ EXEC = "ExecInContainer"
 REQ = TypeVar("REQ")
 RES = TypeVar("RES")
 MAX_CALLS = 512
+UNCOUNTED = frozenset({"WatchChanges"})
+"""Many tabs of one person wait in it; its own bound lets the oldest go instead of refusing the newest."""
 
 _caller: ContextVar[Identity] = ContextVar("caller")
 _client: ContextVar[str] = ContextVar("client", default="")
@@ -59,9 +61,12 @@ class GateTerms:
 class Gate:
     """Runs before the body is read: authenticates, checks the policy table, counts, names the request."""
 
-    def __init__(self, authenticator: Authenticator, entropy: Entropy, terms: GateTerms | None = None) -> None:
+    def __init__(
+        self, authenticator: Authenticator, entropy: Entropy, audit: AuditLog, terms: GateTerms | None = None
+    ) -> None:
         self._authenticator = authenticator
         self._entropy = entropy
+        self._audit = audit
         self._terms = terms or GateTerms()
         self._crowd = Crowd(self._terms.calls)
 
@@ -75,16 +80,19 @@ class Gate:
         try:
             identity = await self._authenticator.authenticate(headers, peer)
             check_allowed(identity, method, dashboard_reads_content=self._terms.dashboard_reads_content)
-            self._crowd.enter(identity)
+            if ctx.method.name not in UNCOUNTED:
+                self._crowd.enter(identity)
         except IrisFedError as error:
-            write_denied(ctx.method.name, client(), error.code.value, error.message, identity)
+            line = {"method": ctx.method.name, "client": client()}
+            self._audit.denied(line, error.code.value, error.message, identity)
             raise to_connect(error) from None
         structlog.contextvars.bind_contextvars(caller=identity.principal)
         _caller.set(identity)
         return identity
 
-    async def on_end(self, caller: Identity, _ctx: RequestContext[Any, Any], _error: Exception | None, /) -> None:
-        self._crowd.leave(caller)
+    async def on_end(self, caller: Identity, ctx: RequestContext[Any, Any], _error: Exception | None, /) -> None:
+        if ctx.method.name not in UNCOUNTED:
+            self._crowd.leave(caller)
         structlog.contextvars.clear_contextvars()
 
 

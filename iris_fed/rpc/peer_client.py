@@ -1,6 +1,6 @@
 """The way to one peer, speaking the wire: implements `model.ports.PeerClient`."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -8,7 +8,6 @@ from connectrpc.code import Code
 from connectrpc.errors import ConnectError
 from pyqwest import Transport
 
-from iris_fed.auth.edge_tokens import EdgeToken
 from iris_fed.errors import InvalidArgument
 from iris_fed.model.federation import Admission, SyncAnswer, SyncRequest
 from iris_fed.model.files import ExecResult, FileChunk, FileListing
@@ -18,6 +17,7 @@ from iris_fed.model.ports import PeerRefused, PeerUnreachable
 from iris_fed.model.resources import BackendSummary
 from iris_fed.model.spec import Submission
 from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.foreign import answered_404
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.irisfed import cluster_pb2
@@ -40,21 +40,16 @@ T = TypeVar("T")
 
 
 class ConnectPeer:
-    """`token` is asked for a fresh credential at each call; `edge` is for a proxy in front of the peer.
-    `deadline_s` bounds every call but streams."""
+    """`deadline_s` bounds every call but streams."""
 
     def __init__(
         self,
         address: str,
-        token: Callable[[], str],
+        credentials: Credentials,
         deadline_s: float,
         transport: Transport | None = None,
-        edge: EdgeToken | None = None,
     ) -> None:
-        def headers() -> Mapping[str, str]:
-            return {"authorization": f"Bearer {token()}"}
-
-        self._channel = Channel(address, headers=headers, edge=edge, deadline_s=deadline_s, transport=transport)
+        self._channel = Channel(address, credentials=credentials, deadline_s=deadline_s, transport=transport)
 
     async def list_backends(self) -> tuple[BackendSummary, ...]:
         answer = await _call(self._channel.controller.list_backends(Controller.ListBackendsRequest()))
@@ -93,8 +88,8 @@ class ConnectPeer:
         except ConnectError as error:
             raise _offered(error, "it offers no logs to other clusters") from error
 
-    async def list_events(self, job_id: str) -> tuple[JobEvent, ...]:
-        request = cluster_pb2.ListJobEventsRequest(job_id=job_id)
+    async def list_events(self, job_id: str, nonce: str) -> tuple[JobEvent, ...]:
+        request = cluster_pb2.ListJobEventsRequest(job_id=job_id, handoff_nonce=nonce)
         try:
             answer = await self._channel.cluster.list_job_events(request)
         except ConnectError as error:

@@ -5,7 +5,7 @@ from typing import Any
 from connectrpc.compat import google_protobuf_binary_codec, google_protobuf_json_codec
 from starlette.types import ASGIApp
 
-from iris_fed.rpc.audit import Audit
+from iris_fed.rpc.audit import Audit, AuditLog
 from iris_fed.rpc.cluster_service import ClusterHandlers
 from iris_fed.rpc.controller_service import ControllerHandlers
 from iris_fed.rpc.gate import Errors, Gate, caller, client
@@ -18,11 +18,11 @@ enum word or a duration written "3s" too, so that a job would run without what w
 
 
 def build_services(
-    controller: ControllerHandlers, cluster: ClusterHandlers, gate: Gate, request_bytes: int
+    controller: ControllerHandlers, cluster: ClusterHandlers, gate: Gate, audit: AuditLog, request_bytes: int
 ) -> list[tuple[str, ASGIApp]]:
     """`request_bytes` bounds every request body, after decompression too."""
     common: dict[str, Any] = {
-        "interceptors": (gate, Audit(caller, client), Errors()),
+        "interceptors": (gate, Audit(audit, caller, client), Errors()),
         "read_max_bytes": request_bytes,
         "codecs": CODECS,
     }

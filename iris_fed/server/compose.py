@@ -10,7 +10,6 @@ import anyio
 from starlette.types import ASGIApp
 
 from iris_fed.auth.authenticator import ensure_admin_token
-from iris_fed.auth.edge_tokens import open_edge_token
 from iris_fed.auth.federation_tokens import FederationSigner
 from iris_fed.auth.nonces import NonceMint
 from iris_fed.auth.task_tokens import TaskTokens, ensure_task_key
@@ -31,6 +30,7 @@ from iris_fed.controller.reach import Reach
 from iris_fed.controller.readiness import Readiness
 from iris_fed.controller.story import Story
 from iris_fed.controller.submit import Submitter
+from iris_fed.controller.watch import Watcher
 from iris_fed.decide.admission import Trust
 from iris_fed.federation.adoption import Origin
 from iris_fed.federation.changes import ChangeFeed
@@ -41,15 +41,24 @@ from iris_fed.federation.registry import Federation
 from iris_fed.model.limits import DAY_MS, Limits
 from iris_fed.model.ports import PeerClient
 from iris_fed.model.states import Band
+from iris_fed.rpc.audit import AuditLog
 from iris_fed.rpc.cluster_service import ClusterFacts, ClusterHandlers
 from iris_fed.rpc.controller_service import ControllerHandlers, UseCases
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.gate import Gate, GateTerms
 from iris_fed.rpc.peer_client import ConnectPeer
 from iris_fed.rpc.services import build_services
+from iris_fed.rpc.shared import SharedAnswers
 from iris_fed.rpc.sight import Sight
 from iris_fed.server.identity import Identities, build_identities, may_read_health, read_signing_key
-from iris_fed.server.task_accounts import BACKENDS_FOLDER, check_task_accounts, show_the_way
-from iris_fed.signals import JobSignals
+from iris_fed.server.task_accounts import (
+    BACKENDS_FOLDER,
+    check_task_accounts,
+    check_token_holders,
+    show_the_way,
+    tasks_as_controller,
+)
+from iris_fed.signals import JobSignals, News
 from iris_fed.store.bundles import BUNDLES_FOLDER, BundleStore
 from iris_fed.store.db import Database
 from iris_fed.store.lock import StateLock, prepare_state_dir
@@ -58,6 +67,7 @@ from iris_fed.store.opening import DATABASE_NAME, open_database
 from iris_fed.store.runtime import Runtime
 from iris_fed.supervise import Loops
 from iris_fed.web.app import build_app
+from iris_fed.web.session import SessionRoute
 
 PeerConnector = Callable[[PeerSettings, Callable[[], str]], PeerClient]
 BackendMaker = Callable[[LocalBackendSettings], Backend]
@@ -86,6 +96,12 @@ class Controller:
     loop: ControlLoop
     backends: Mapping[str, Backend]
     meta: ClusterMeta
+    news: News
+
+    def answer_held(self) -> None:
+        """Every call that waits for news is answered now: the end is near."""
+        self.feed.stop()
+        self.news.stop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +131,8 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         stack.push_async_callback(db.close)
         loops = Loops(settings.stuck_after_s)
         runtime = Runtime(db, parts.clock, parts.entropy, JobSignals(), name, meta.database_id, loops)
+        if parts.make_backend is None:
+            await check_token_holders(settings, runtime)
         backends = _build_backends(settings, parts)
         owner = Owner(name, meta.database_id, meta.ancestor_ids)
         tokens = TaskTokens(ensure_task_key(settings.state_dir))
@@ -126,18 +144,25 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         federation = _build_federation(settings, runtime, loop, bundles, parts, stack)
         feed = ChangeFeed(runtime)
         db.on_changelog(feed.on_changelog)
+        await db.follow_jobs(lambda roots, many: runtime.news.publish(roots, many=many))
         pruner = Pruner(runtime, settings.retention, backends, bundles, feed.heard)
         admin_token = ensure_admin_token(settings.state_dir)
-        identities = build_identities(settings, runtime, admin_token, tokens, stack)
+        only_one = "" if parts.make_backend else tasks_as_controller(settings)
+        identities = build_identities(settings, runtime, admin_token, tokens, stack, only_one)
         use_cases = _build_use_cases(settings, runtime, _Here(loop, bundles, backends), federation, feed, identities)
         proxies = networks(settings.listen.trusted_proxies)
         terms = GateTerms(settings.auth.dashboard_reads_content, proxies, settings.limits.calls_per_caller)
-        gate = Gate(identities.authenticator, parts.entropy, terms)
+        audit = AuditLog(parts.clock)
+        gate = Gate(identities.authenticator, parts.entropy, audit, terms)
         logs = LogReader(runtime, backends, federation, settings.limits.log_page_bytes)
         facts = ClusterFacts(name, meta.database_id, parts.clock.now_ms())
         most_bytes = settings.limits.request_bytes + settings.limits.bundle_bytes
         services = build_services(
-            ControllerHandlers(use_cases), ClusterHandlers(facts, logs, use_cases), gate, most_bytes
+            ControllerHandlers(use_cases),
+            ClusterHandlers(facts, logs, Watcher(runtime.news), use_cases),
+            gate,
+            audit,
+            most_bytes,
         )
 
         # Last, when nothing of the configuration can be refused any more: a backend starts processes.
@@ -153,9 +178,12 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         if identities.keys is not None:
             group.start_soon(loops.supervise, "iap-keys", identities.keys.run)
         ready, may_read = Readiness(runtime, disk, loop.notes).report, may_read_health(identities.authenticator)
-        asgi = build_app(services, ready, settings.listen.own_hosts, may_read)
-        yield Controller(asgi, admin_token, db, federation, feed, loop, backends, meta)
-        feed.stop()
+        prefix = settings.listen.path_prefix
+        beside = [SessionRoute(identities.authenticator, audit, prefix, proxies).route()]
+        asgi = build_app(services, ready, settings.listen.own_hosts, may_read, prefix, beside)
+        controller = Controller(asgi, admin_token, db, federation, feed, loop, backends, meta, runtime.news)
+        yield controller
+        controller.answer_held()
 
 
 def _build_use_cases(
@@ -190,6 +218,7 @@ def _build_use_cases(
             dashboard_reads_content=auth.dashboard_reads_content,
         ),
         tokens=identities.tokens,
+        shared=SharedAnswers(lambda: runtime.news.revision),
     )
 
 
@@ -235,8 +264,8 @@ def _build_federation(
     mint = NonceMint(read_secret(settings.auth.nonce_key, os.environ, "auth.nonce_key").encode())
 
     def over_http(peer: PeerSettings, token: Callable[[], str]) -> PeerClient:
-        edge = open_edge_token(peer.edge_token, runtime.clock) if peer.edge_token else None
-        return ConnectPeer(peer.address, token, settings.federation.call_timeout_s, edge=edge)
+        shown = Credentials.of(token, peer.edge_token, runtime.clock)
+        return ConnectPeer(peer.address, shown, settings.federation.call_timeout_s)
 
     connect = parts.connect_peer or over_http
     links = []

@@ -47,9 +47,9 @@ class Identities:
 
 
 def build_identities(
-    settings: Settings, runtime: Runtime, admin_token: str, tasks: TaskTokens, stack: AsyncExitStack
+    settings: Settings, runtime: Runtime, admin_token: str, tasks: TaskTokens, stack: AsyncExitStack, only_one: str
 ) -> Identities:
-    """Raises ConfigError for keys that cannot be read."""
+    """`only_one`: as `TokenDesk` has it. Raises ConfigError for keys that cannot be read."""
     people = _build_people(settings)
     signing_key = read_signing_key(settings)
     max_lifetime_s = settings.auth.user_token_days * DAY_MS / 1000
@@ -60,8 +60,9 @@ def build_identities(
         user_tokens=_build_verifier(settings, runtime, people, signing_key, max_lifetime_s),
         iap=iap,
         network=_build_network(settings),
+        clock=runtime.clock,
     )
-    desk = TokenDesk(runtime, UserTokenSigner(signing_key, settings.cluster.name), people, max_lifetime_s)
+    desk = TokenDesk(runtime, UserTokenSigner(signing_key, settings.cluster.name), people, max_lifetime_s, only_one)
     return Identities(Authenticator(admin_token, tasks, _job_of_task(runtime.db), sources), people, desk, keys)
 
 

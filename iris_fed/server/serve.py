@@ -137,7 +137,7 @@ def _connections(settings: Settings) -> Connections:
 
 def _end_what_is_held(controller: Controller, streams: Streams) -> None:
     """Long polls and streams end first: a graceful shutdown waits for what is under way."""
-    controller.feed.stop()
+    controller.answer_held()
     streams.stop()
 
 

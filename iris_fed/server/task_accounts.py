@@ -2,11 +2,16 @@
 
 import os
 import stat
+from getpass import getuser
 
-from iris_fed.backends.local.accounts import NoAccount, find_account
+from iris_fed.auth.identity import Role
+from iris_fed.backends.posix.accounts import NoAccount, find_account
 from iris_fed.config import Settings
 from iris_fed.config.sections import LocalBackendSettings
+from iris_fed.controller.tokens import MAX_TOKENS
 from iris_fed.errors import ConfigError
+from iris_fed.store.runtime import Runtime
+from iris_fed.store.user_tokens import list_tokens
 
 BACKENDS_FOLDER = "backends"
 
@@ -14,14 +19,40 @@ BACKENDS_FOLDER = "backends"
 def check_task_accounts(settings: Settings) -> None:
     """Raises ConfigError where `run_as` cannot be kept, and where tasks of several people would run as
     the controller without the operator's word."""
+    check_admitted(settings)
     for backend in settings.backends:
         if backend.run_as is not None:
             _check_run_as(backend)
-        elif backend.shared_uid != "accept" and (who := _others(settings)):
-            raise ConfigError(
-                f"backends.{backend.id}: {who}, whose tasks would run as the controller itself and could read its "
-                "keys and state: set run_as, or accept that with `shared_uid: accept`"
+
+
+def check_admitted(settings: Settings) -> None:
+    """The part of `check_task_accounts` that is the same on every machine. Raises ConfigError."""
+    shared, who = tasks_as_controller(settings), _others(settings)
+    if shared and who:
+        raise ConfigError(f"{who}, but {shared}")
+
+
+async def check_token_holders(settings: Settings, runtime: Runtime) -> None:
+    """People who were let in by a token before tasks became the controller's own. Raises ConfigError."""
+    shared = tasks_as_controller(settings)
+    if not shared:
+        return
+    now_ms = runtime.clock.now_ms()
+    for token in await runtime.db.read(lambda tx: list_tokens(tx, "", now_ms, MAX_TOKENS)):
+        is_other = token.role != Role.DASHBOARD.value and token.principal.partition("@")[0] != getuser()
+        if is_other and token.revoked_ms is None:
+            raise ConfigError(f"{token.principal} has a user token, which lets it submit, but {shared}")
+
+
+def tasks_as_controller(settings: Settings) -> str:
+    """Whose tasks would run as the controller itself without its operator's word, and what to do; "" = nobody's."""
+    for backend in settings.backends:
+        if backend.run_as is None and backend.shared_uid != "accept":
+            return (
+                f"tasks of backends.{backend.id} would run as the controller itself and could read its keys and "
+                "state: set run_as, or accept that with `shared_uid: accept`"
             )
+    return ""
 
 
 def show_the_way(settings: Settings) -> None:

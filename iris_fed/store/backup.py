@@ -61,7 +61,7 @@ def backup_database(source: Path, target: Path, now_ms: int, *, force: bool = Fa
             # Not the backup API in steps: it starts over whenever another process writes.
             tx.execute("VACUUM INTO ?", (str(draft),))
         with contextlib.closing(open_at_rest(draft, "rw")) as copy:
-            made = _complete(copy, source.parent / BUNDLES_FOLDER, target, now_ms)
+            made = _complete(copy, draft, source.parent / BUNDLES_FOLDER, target, now_ms)
         size = sync_file(draft)
         os.replace(draft, target)
         sync_folder(target.parent)
@@ -87,11 +87,19 @@ def read_owner(tx: Tx, path: Path) -> ClusterMeta:
         raise
 
 
-def refuse_damaged(tx: Tx, what: str) -> None:
-    """Raises FailedPrecondition unless SQLite finds the whole file sound."""
+def refuse_damaged(tx: Tx, path: Path, what: str) -> None:
+    """Raises FailedPrecondition unless SQLite finds the whole file `path` sound. What is missing of its last page
+    SQLite itself takes for zeros."""
+    size, whole = os.stat(path).st_size, _pragma(tx, "page_count") * _pragma(tx, "page_size")
+    if size < whole:
+        raise FailedPrecondition(f"{what} is damaged (it was cut off at {size} of {whole} bytes); nothing was changed")
     found = [row[0] for row in tx.execute("PRAGMA integrity_check(1)")]
     if found != ["ok"]:
         raise FailedPrecondition(f"{what} is damaged ({found[0]}); nothing was changed")
+
+
+def _pragma(tx: Tx, name: str) -> int:
+    return int(tx.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def sync_file(path: Path) -> int:
@@ -112,6 +120,8 @@ def explained(what: str, draft: Path) -> Iterator[None]:
         yield
     except IrisFedError:
         raise
+    except UnicodeDecodeError as error:
+        raise FailedPrecondition(f"{what}: it holds text that is none; nothing was changed") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
@@ -141,7 +151,7 @@ def _refuse_paths(source: Path, target: Path, force: bool) -> None:
         raise AlreadyExists(f"{target} exists; --force replaces it")
 
 
-def _complete(copy: Tx, folder: Path, target: Path, now_ms: int) -> Backup:
+def _complete(copy: Tx, draft: Path, folder: Path, target: Path, now_ms: int) -> Backup:
     """Make a bare copy a backup: marked, with its bundles, in one file, and found whole."""
     copy.execute("PRAGMA journal_mode=DELETE")
     copy.execute("BEGIN")
@@ -157,7 +167,7 @@ def _complete(copy: Tx, folder: Path, target: Path, now_ms: int) -> Backup:
         except FileNotFoundError:
             missing.append(row["id"])
     copy.execute("COMMIT")
-    refuse_damaged(copy, "the database")
+    refuse_damaged(copy, draft, "the database")
     unfinished = copy.execute("SELECT count(*) AS n FROM jobs WHERE finished_ms IS NULL").fetchone()["n"]
     return Backup(target, read_meta(copy).name, now_ms, 0, unfinished, len(needed) - len(missing), tuple(missing))
 

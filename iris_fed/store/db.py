@@ -8,13 +8,15 @@ change nothing outside the database: the batch they share may be run again after
 import asyncio
 import contextlib
 import sqlite3
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from iris_fed.clock import Clock
 from iris_fed.errors import ConfigError, ResourceExhausted, Unavailable
+from iris_fed.store.changed_jobs import ChangedJobs
 from iris_fed.store.connection import Channel, InlineChannel, ThreadChannel, connect_sqlite
 from iris_fed.telemetry import get_logger
 
@@ -48,6 +50,9 @@ class Database:
         self._closing = False
         self._closed: asyncio.Task[None] | None = None
         self._changelog_listener: Callable[[frozenset[str]], None] = lambda requesters: None
+        self._changed = ChangedJobs()
+        self._jobs_listener: Callable[[Mapping[str, str], bool], None] = lambda roots, many: None
+        self._commit_listener: Callable[[float, int], None] = lambda seconds, writes: None
         self._committer = asyncio.create_task(self._commit_loop(), name="database-writer")
 
     @classmethod
@@ -72,6 +77,21 @@ class Database:
     def on_changelog(self, listener: Callable[[frozenset[str]], None]) -> None:
         """`listener` is told, after COMMIT, for which requesters the changelog grew."""
         self._changelog_listener = listener
+
+    async def follow_jobs(self, listener: Callable[[Mapping[str, str], bool], None]) -> None:
+        """`listener` is told, after COMMIT and before the writer hears of it, which root jobs' trees may have
+        changed: as `ChangedJobs.take` gives it. Once, after the migrations."""
+        await self._writer.run(self._changed.install)
+        self._jobs_listener = listener
+
+    def on_commit(self, listener: Callable[[float, int], None]) -> None:
+        """`listener` is told how many seconds each transaction took, and how many writes were in it."""
+        self._commit_listener = listener
+
+    @property
+    def queued_writes(self) -> int:
+        """How many wait for their transaction."""
+        return len(self._queue)
 
     async def write(self, closure: Closure[T]) -> T:
         """Run `closure` in a transaction; returns its result once it is durable.
@@ -139,16 +159,23 @@ class Database:
                     batch.append((closure, future))
             if not batch:
                 continue
-            closures = [closure for closure, _ in batch]
+            closures, began = [closure for closure, _ in batch], time.perf_counter()
             try:
                 outcomes, notes = await self._writer.run(lambda tx: self._run_batch(tx, closures))  # noqa: B023
             except Exception as error:
                 log.error("database.writer_failed", exc_info=error)
                 outcomes, notes = [_Failed(error)] * len(batch), frozenset()
+            self._commit_listener(time.perf_counter() - began, len(batch))
+            self._tell_jobs()
             for (_, future), outcome in zip(batch, outcomes, strict=True):
                 _settle(future, outcome)
             if notes:
                 self._changelog_listener(notes)
+
+    def _tell_jobs(self) -> None:
+        roots, many = self._changed.take()
+        if roots or many:
+            self._jobs_listener(roots, many)
 
     def _run_batch(self, tx: Tx, closures: list[Closure[object]]) -> tuple[list[object], frozenset[str]]:
         self._notes.clear()

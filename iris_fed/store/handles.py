@@ -146,6 +146,21 @@ def count_open_sent(tx: Tx) -> dict[str, int]:
     return {row["counterpart"]: row["n"] for row in rows}
 
 
+def count_waiting_sent(tx: Tx) -> dict[str, int]:
+    """Jobs that a peer has not acknowledged, by peer."""
+    rows = tx.execute(
+        "SELECT counterpart, count(*) AS n FROM federated_jobs"
+        " WHERE direction = 'SENT' AND state = 'PENDING_HANDOFF' GROUP BY counterpart"
+    )
+    return {row["counterpart"]: row["n"] for row in rows}
+
+
+def is_meant(tx: Tx, job: Job, nonce: str) -> bool:
+    """Whether the handoff `nonce` ("" = any) means this job. One that was answered with the job of an earlier
+    handoff (KEEP) left no handle, and means that job."""
+    return nonce in ("", job.nonce) or received_by_nonce(tx, job.requester, nonce) is None
+
+
 def received_by_nonce(tx: Tx, requester: str, nonce: str) -> ReceivedHandle | None:
     row = tx.execute(
         "SELECT * FROM federated_jobs WHERE direction = 'RECEIVED' AND counterpart = ? AND nonce = ?",

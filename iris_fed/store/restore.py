@@ -77,8 +77,9 @@ def _copy(backup: Path, draft: Path) -> None:
         contextlib.closing(open_at_rest(draft, "rw")) as target,
     ):
         read_owner(source, backup)
+        refuse_damaged(source, backup, f"the backup {backup}")
         source.backup(target)
-        refuse_damaged(target, f"the backup {backup}")
+        refuse_damaged(target, draft, f"the backup {backup}")
 
 
 def _settle(path: Path) -> ClusterMeta | None:

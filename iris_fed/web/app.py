@@ -1,6 +1,6 @@
 """The ASGI application: RPC services, and the routes beside them."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
 
 from starlette.applications import Starlette
@@ -12,6 +12,8 @@ from starlette.types import ASGIApp
 from iris_fed.controller.readiness import Report
 from iris_fed.web.headers import SecurityHeaders
 from iris_fed.web.hosts import LOOPBACK_HOSTS, HostGuard
+from iris_fed.web.page import page_routes
+from iris_fed.web.session import SessionGuard
 
 Probe = Callable[[], Awaitable[Report]]
 Reader = Callable[[Request], Awaitable[bool]]
@@ -22,10 +24,13 @@ def build_app(
     ready: Probe,
     own_hosts: Collection[str] = LOOPBACK_HOSTS,
     may_read: Reader | None = None,
+    path_prefix: str = "",
+    beside: Sequence[Route] = (),
 ) -> ASGIApp:
     """`services`: path of each RPC service and its application. `ready` is asked at `/readyz`, which
     answers 200 or 503; to whom `may_read` admits (None = everybody) with one line a problem and a note, as
-    JSON to who accepts only that. `own_hosts`: the names that it answers to."""
+    JSON to who accepts only that. `own_hosts`: the names that it answers to. Below `path_prefix` everything
+    answers as well. `beside`: further routes."""
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -41,7 +46,12 @@ def build_app(
 
     routes: list[Route | Mount] = [Route("/healthz", healthz), Route("/readyz", readyz)]
     routes += [Mount(path, app=app) for path, app in services]
-    return SecurityHeaders(HostGuard(Starlette(routes=routes), own_hosts))
+    routes += beside
+    routes += page_routes(path_prefix)
+    if path_prefix:
+        # First, so that a prefix named like one of the page's own addresses is still the prefix.
+        routes = [Mount(path_prefix, routes=routes), *routes]
+    return SecurityHeaders(HostGuard(SessionGuard(Starlette(routes=routes)), own_hosts))
 
 
 def _lines(report: Report) -> str:

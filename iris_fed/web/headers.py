@@ -5,7 +5,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (
         b"content-security-policy",
-        b"default-src 'self'; script-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
+        b"default-src 'self'; script-src 'self'; object-src 'none'; base-uri 'self'; form-action 'self'; "
         b"frame-ancestors 'none'",
     ),
     (b"x-content-type-options", b"nosniff"),

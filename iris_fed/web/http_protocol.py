@@ -5,6 +5,7 @@ ever by sending a byte now and then.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -15,8 +16,9 @@ MAX_HEADER_BYTES = 64 * 1024
 """Of one request, its request line included; and what a body in chunks may weigh beyond twice its content,
 since headers may follow it too."""
 HEADERS_TIMEOUT_S = 10.0
-BODY_TIMEOUT_S = 60.0
-"""For the whole body: enough for a large request on a slow line."""
+BODY_ROUND_S = 15.0
+BODY_BYTES_PER_S = 16 * 1024
+"""What a body owes in each round: a large one has its time on a slow line, and no byte now and then holds a place."""
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\nretry-after: 1\r\n"
     b"connection: close\r\ncontent-length: 43\r\n\r\ntoo many connections from here; close some\n"
@@ -32,6 +34,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _address: str | None = None
     _received = 0
     _content = 0
+    _content_before = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -65,7 +68,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> Any:
-        self._expect(BODY_TIMEOUT_S)
+        self._content_before = 0
+        self._expect(BODY_ROUND_S, self._judge_body)
         return super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -78,9 +82,18 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._received = self._content = 0
         return super().on_message_complete()
 
-    def _expect(self, within_s: float) -> None:
+    def _expect(self, within_s: float, otherwise: Callable[[], None] | None = None) -> None:
         self._arrived()
-        self._receiving = self.loop.call_later(within_s, self._too_slow)
+        self._receiving = self.loop.call_later(within_s, otherwise or self._too_slow)
+
+    def _judge_body(self) -> None:
+        # Where it is we who do not read, the client is not slow.
+        is_held = self.flow.read_paused
+        if not is_held and self._content - self._content_before < BODY_ROUND_S * BODY_BYTES_PER_S:
+            self._too_slow()
+            return
+        self._content_before = self._content
+        self._expect(BODY_ROUND_S, self._judge_body)
 
     def _arrived(self) -> None:
         if self._receiving is not None:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from iris_fed.backends.base import AttemptEnd, Backend, Building, Ended, EndKind, LaunchRequest, Owner, Running, Sampled
-from iris_fed.backends.local import cgroup, procfs
 from iris_fed.backends.local.backend import LocalBackend
 from iris_fed.backends.local.client import wait_for_exit
-from iris_fed.backends.local.files import ATTEMPTS, SECRETS
 from iris_fed.backends.local.settings import LocalSettings
+from iris_fed.backends.posix import cgroup, procfs
+from iris_fed.backends.posix.files import ATTEMPTS, SECRETS
 from iris_fed.backends.scripted import ScriptedBackend, ScriptedEngine
 from iris_fed.clock import SystemClock
 from iris_fed.model.resources import Resources

@@ -22,6 +22,7 @@ from iris_fed.auth.edge_sources import EdgeTokenUnavailable
 from iris_fed.auth.edge_tokens import EdgeToken, open_edge_token
 from iris_fed.errors import InvalidArgument
 from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.gen.irisfed.cluster_pb2 import GetClusterInfoRequest, ReadLogsRequest
 from iris_fed.rpc.unreachable import never_left, why_unreachable
 
@@ -322,7 +323,7 @@ async def test_a_refused_call_is_made_once_more_if_there_is_another_token(
     edge = program.token(time)
     await edge.get()
     async with refusing() as (url, shown):
-        channel = Channel(url, edge=edge)
+        channel = Channel(url, credentials=Credentials(edge=edge))
         error = await call(channel, kind)
         assert shown == ["first"]
         time.ms += 5_000
@@ -342,7 +343,7 @@ async def test_a_proxy_that_knows_the_token_and_denies_is_not_asked_again(progra
     time.ms += 5_000
     program.says("second")
     async with refusing("403 Forbidden") as (url, shown):
-        channel = Channel(url, edge=edge)
+        channel = Channel(url, credentials=Credentials(edge=edge))
         await call(channel, "unary")
         await channel.close()
     assert shown == ["first"]
@@ -352,7 +353,7 @@ async def test_a_proxy_that_knows_the_token_and_denies_is_not_asked_again(progra
 async def test_a_call_without_its_token_never_leaves(program: Program, time: Time, kind: str) -> None:
     program.does("exit 1")
     async with refusing() as (url, shown):
-        channel = Channel(url, edge=program.token(time))
+        channel = Channel(url, credentials=Credentials(edge=program.token(time)))
         error = await call(channel, kind)
         await channel.close()
     assert never_left(error)
@@ -362,4 +363,4 @@ async def test_a_call_without_its_token_never_leaves(program: Program, time: Tim
 
 async def test_an_edge_token_is_not_sent_in_the_clear(program: Program, time: Time) -> None:
     with pytest.raises(InvalidArgument, match="plain http"):
-        Channel("http://far.example.org", edge=program.token(time))
+        Channel("http://far.example.org", credentials=Credentials(edge=program.token(time)))

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from iris_fed.backends.local.files import ATTEMPT, WORK
 from iris_fed.backends.local.records import Records
+from iris_fed.backends.posix.files import ATTEMPT, WORK
 
 DEPTH = 3_000
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from iris_fed.backends.base import BackendUnavailable, Ended, EndKind
-from iris_fed.backends.local import files
-from iris_fed.backends.local.capacity import Allotment
 from iris_fed.backends.local.client import connect, wait_for_exit
-from iris_fed.backends.local.files import Record
 from iris_fed.backends.local.launcher_connection import MAX_PENDING_BYTES, Connection
-from iris_fed.backends.local.launcher_loop import Loop
 from iris_fed.backends.local.records import AttemptRecord, Records
 from iris_fed.backends.local.tracker import Tracker
+from iris_fed.backends.posix import files
+from iris_fed.backends.posix.capacity import Allotment
+from iris_fed.backends.posix.files import Record
+from iris_fed.backends.posix.loop import Loop
 from tests.conformance.conftest import SETTINGS
 from tests.conformance.harness import PATIENCE_S, LocalHarness
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from iris_fed.backends.base import LogLine
-from iris_fed.backends.local import logfile, logformat
-from iris_fed.backends.local.output import OutputWriter
+from iris_fed.backends.posix import logfile, logformat
+from iris_fed.backends.posix.output import OutputWriter
 
 LIMIT = 64 * 1024
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from iris_fed.backends.base import Backend, EndKind, Running
-from iris_fed.backends.local import files, procfs
 from iris_fed.backends.local.backend import LocalBackend
 from iris_fed.backends.local.client import wait_for_exit
 from iris_fed.backends.local.settings import LocalSettings
+from iris_fed.backends.posix import files, procfs
 from iris_fed.clock import SystemClock
 from iris_fed.model.resources import Device, DeviceKind, Resources
 from tests.conformance.harness import OWNER, PATIENCE_S, LocalHarness, Witness, request

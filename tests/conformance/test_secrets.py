@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from iris_fed.backends.base import Backend, BackendUnavailable, Ended, EndKind, LaunchRequest
-from iris_fed.backends.local import files
 from iris_fed.backends.local.client import wait_for_exit
 from iris_fed.backends.local.records import Records
+from iris_fed.backends.posix import files
 from iris_fed.model.files import NoSuchFile
 from tests.conformance.harness import NO_PROGRAM, PATIENCE_S, Harness, LocalHarness, Witness, request
 

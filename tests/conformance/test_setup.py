@@ -8,7 +8,7 @@ import pytest
 
 from iris_fed.backends.base import Backend, EndKind, LaunchRequest
 from iris_fed.backends.local.backend import LocalBackend
-from iris_fed.backends.local.setup import setup_marker
+from iris_fed.backends.posix.setup import setup_marker
 from tests.conformance.harness import PATIENCE_S, Harness, LocalHarness, Witness, request
 
 PAGE = 1 << 20

@@ -8,6 +8,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 HEADER = re.compile(rb"\r\nproxy-authorization: *bearer ([^\r\n]*)", re.IGNORECASE)
+GOOGLE = re.compile(rb"\r\nx-goog-[^\r\n]*", re.IGNORECASE)
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 REFUSAL = b"Invalid IAP credentials: Unable to parse JWT"
 
@@ -68,6 +69,10 @@ class EdgeProxy:
             self._under_way.discard(task)
             writer.close()
 
+    def adds(self, token: str) -> bytes:
+        """Header lines for the controller, of whoever showed `token`."""
+        return b""
+
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         shown = HEADER.search(head)
@@ -78,8 +83,8 @@ class EdgeProxy:
         self.passed += 1
         upstream, sink = await asyncio.open_connection(self._host, self._port)
         try:
-            line, _, rest = HEADER.sub(b"", head).partition(b"\r\n")
-            sink.write(line + b"\r\nconnection: close\r\n" + rest)
+            line, _, rest = HEADER.sub(b"", GOOGLE.sub(b"", head)).partition(b"\r\n")
+            sink.write(line + b"\r\nconnection: close\r\n" + self.adds(shown[1].decode()) + rest)
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(_copy(reader, sink))
                 await _copy(upstream, writer)

@@ -1,18 +1,20 @@
 """The HTTP edge under hostile connections, over real sockets."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import psutil
 import pytest
 import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 
 from iris_fed.web import http_protocol
 from iris_fed.web.connections import Connections
-from iris_fed.web.http_protocol import bounded_by
+from iris_fed.web.http_protocol import BoundedHttpProtocol, bounded_by
 
 PATIENCE_S = 20.0
 
@@ -117,7 +119,7 @@ async def test_one_connection_too_many_of_an_address_is_told_so_and_one_that_end
     [
         (b"", "HEADERS_TIMEOUT_S"),
         (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-", "HEADERS_TIMEOUT_S"),
-        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc", "BODY_TIMEOUT_S"),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc", "BODY_ROUND_S"),
     ],
 )
 async def test_a_request_that_never_arrives_is_given_up(
@@ -129,6 +131,76 @@ async def test_a_request_that_never_arrives_is_given_up(
         writer.write(sent)
         assert b"200" not in await _read_to_end(reader)
         writer.close()
+
+
+class Line(asyncio.Transport):
+    """A connection whose bytes and rounds a test deals out itself."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 9), "sockname": ("127.0.0.1", 8)})
+        self.is_cut = False
+        self._loop = asyncio.get_running_loop()
+        self._timers: list[asyncio.TimerHandle] = []
+        config = uvicorn.Config(_app, http=bounded_by(Connections()), lifespan="off", log_config=None, ws="none")
+        config.load()
+        make = cast("type[BoundedHttpProtocol]", config.http_protocol_class)
+        self.protocol = make(config, ServerState(), {}, cast("Any", self))
+        self.protocol.connection_made(self)
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(delay, callback, args, self._loop)
+        self._timers.append(timer)
+        return timer
+
+    def create_task(self, coroutine: Coroutine[Any, Any, Any], **_: object) -> asyncio.Task[Any]:
+        return self._loop.create_task(coroutine)
+
+    def round_ends(self) -> None:
+        (timer,) = [one for one in self._timers if not one.cancelled()]
+        self._timers.clear()
+        timer._run()
+
+    def abort(self) -> None:
+        self.is_cut = True
+
+    def close(self) -> None:
+        self.is_cut = True
+
+    def cut(self) -> bool:
+        return self.is_cut
+
+    def is_closing(self) -> bool:
+        return self.is_cut
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        raise AssertionError("nothing is answered before the body is there")
+
+    def pause_reading(self) -> None:
+        return
+
+    def resume_reading(self) -> None:
+        return
+
+
+async def test_a_body_has_its_time_as_long_as_it_comes_at_a_rate() -> None:
+    line = Line()
+    owed = int(http_protocol.BODY_ROUND_S * http_protocol.BODY_BYTES_PER_S)
+    line.protocol.data_received(POST + b"Content-Length: 1000000000\r\n\r\n")
+    for _ in range(20):
+        line.protocol.data_received(b"x" * owed)
+        line.protocol.flow.resume_reading()
+        line.round_ends()
+        assert not line.cut()
+    # While it is we who do not read on, nothing is owed.
+    line.protocol.flow.pause_reading()
+    line.round_ends()
+    assert not line.cut()
+    line.protocol.flow.resume_reading()
+    line.protocol.data_received(b"x" * (owed - 1))
+    line.protocol.flow.resume_reading()
+    line.round_ends()
+    assert line.cut()
+    line.protocol.connection_lost(None)
 
 
 async def test_requests_that_follow_each_other_on_one_connection_are_not_counted_together() -> None:

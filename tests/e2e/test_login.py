@@ -141,3 +141,15 @@ def test_logout_leaves_a_token_file_that_is_not_its_own(hub: Cluster, home: dict
     assert iris_fed("context", "add", "hub", "--state-dir", str(hub.state_dir), env=home).code == 0
     assert iris_fed("logout", "hub", env=home).code == 0
     assert (hub.state_dir / "admin.token").exists()
+
+
+def test_a_context_is_added_with_the_source_of_its_edge_token(home: dict[str, str]) -> None:
+    words = ("context", "add", "iap", "--controller", "https://iap.example.org", "--edge-token")
+    assert iris_fed(*words, "command:gcloud auth print-identity-token", env=home).code == 0
+    kept = contexts(home)["contexts"]["iap"]
+    assert kept == {
+        "controller": "https://iap.example.org",
+        "edge_token": "command:gcloud auth print-identity-token",
+    }
+    refused = iris_fed(*words, "gcloud", env=home)
+    assert (refused.code, "--edge-token: " in refused.err) == (2, True), refused

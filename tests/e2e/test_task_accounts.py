@@ -133,7 +133,11 @@ def test_a_task_cannot_leave_a_link_where_the_controller_removes_or_reads(lab: C
 
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({}, {"users": ["*@lab.org"]}, "backends.local: auth.users and auth.admin_users let several people submit"),
+    (
+        {},
+        {"users": ["*@lab.org"]},
+        "auth.users and auth.admin_users let several people submit, but tasks of backends.local would run",
+    ),
     (
         {},
         {"users": ["a@lab.org"], "admin_users": ["b@lab.org"]},
@@ -158,3 +162,44 @@ def test_a_start_that_would_let_strangers_act_as_the_controller_is_refused(tmp_p
     calls = [partial(refusal, number, backend, auth) for number, (backend, auth, _) in enumerate(REFUSED)]
     for (_, _, says), err in zip(REFUSED, all_at_once(calls), strict=True):
         assert says in err
+
+
+def test_a_token_lets_nobody_else_in_where_tasks_are_the_controller(tmp_path: Path, own: list[Cluster]) -> None:
+    lab = Cluster.make(tmp_path, "lab", backends=[{"id": "local", "kill_grace_s": 1.0}])
+    own.append(lab)
+    lab.start()
+    refused = lab.run("token", "create", "--user", "alice@lab.org")
+    assert refused.code == 125
+    assert "alice@lab.org could submit jobs, but tasks of backends.local would run as the controller" in refused.err
+    assert lab.run("token", "create", "--user", "alice@lab.org", "--role", "dashboard").code == 0
+    assert lab.run("token", "create").code == 0
+
+    # The word of the operator lets her in; without it the controller does not start while her token counts.
+    lab.stop()
+    lab.settings["backends"][0]["shared_uid"] = "accept"
+    lab.start()
+    token_id = lab.json("token", "create", "--user", "alice@lab.org")["info"]["tokenId"]
+    lab.stop()
+    del lab.settings["backends"][0]["shared_uid"]
+    ended = iris_fed("serve", "--config", str(lab.write_config()))
+    assert (ended.code, "alice@lab.org has a user token" in ended.err) == (125, True), ended
+    lab.settings["backends"][0]["shared_uid"] = "accept"
+    lab.start()
+    assert lab.run("token", "revoke", token_id).code == 0
+    lab.stop()
+    del lab.settings["backends"][0]["shared_uid"]
+    lab.start()
+
+
+def test_config_check_tells_what_would_be_refused_and_where(tmp_path: Path) -> None:
+    several = tmp_path / "several.yaml"
+    several.write_text("cluster: {name: lab}\nauth: {users: ['*@lab.org']}\n")
+    refused = iris_fed("config", "check", str(several))
+    assert (refused.code, refused.out) == (125, "")
+    assert "let several people submit, but tasks of backends.local" in refused.err
+    here = tmp_path / "here.yaml"
+    here.write_text("cluster: {name: lab}\nbackends: [{id: local, run_as: nobody-here}]\n")
+    noted = iris_fed("config", "check", str(here))
+    assert noted.code == 0
+    assert "note: started here, by this user, it would be refused: backends.local.run_as" in noted.err
+    assert "run_as: nobody-here" in noted.out

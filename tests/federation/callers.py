@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from pyqwest import Client
+from pyqwest import Client, Request, Response, Transport
 
 from iris_fed.auth.identity import Role
 from iris_fed.auth.task_tokens import TaskTokens, ensure_task_key
@@ -31,8 +31,19 @@ async def person(cluster: Cluster, user: str, role: str = "user") -> Sdk:
     return Sdk(cluster.url, token=await token_of(cluster, user, role), transport=cluster.transport())
 
 
+class _Showing(Transport):
+    def __init__(self, inner: Transport, headers: dict[str, str]) -> None:
+        self._inner = inner
+        self._headers = headers
+
+    async def execute(self, request: Request) -> Response:
+        request.headers.update(self._headers.items())
+        return await self._inner.execute(request)
+
+
 def with_headers(cluster: Cluster, headers: dict[str, str]) -> Channel:
-    return Channel(cluster.url, headers=lambda: headers, transport=cluster.transport())
+    """Calls that show what a real client would not."""
+    return Channel(cluster.url, transport=_Showing(cluster.transport(), headers))
 
 
 async def bearer(cluster: Cluster, user: str, role: str = "user") -> Channel:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from iris_fed.auth.denials import MOST_OF_ONE
 from iris_fed.auth.policy import POLICY
 from iris_fed.rpc.audit import MAX_CHARS, changes_something
 from tests.federation.callers import person, post, signing, token_of
@@ -70,6 +71,16 @@ async def test_what_is_denied_is_kept_with_its_reason_and_without_the_credential
     assert "caller" not in unknown
     assert (unknown["outcome"], unknown["code"]) == ("denied", "unauthenticated")
     assert token not in str(lines)
+
+
+async def test_a_flood_of_denied_calls_leaves_a_bounded_number_of_lines(
+    lab: Cluster, lines: list[MutableMapping[str, Any]]
+) -> None:
+    lines.clear()
+    codes = {(await post(lab, f"{IRIS}/ListJobs", authorization="Bearer x"))[0] for _ in range(MOST_OF_ONE + 20)}
+    assert codes == {"unauthenticated"}
+    assert len(audited(lines)) == MOST_OF_ONE
+    assert [line["for_s"] for line in lines if line["event"] == "audit.counting"] == [60]
 
 
 async def test_a_line_is_bounded_whatever_was_sent(lab: Cluster, lines: list[MutableMapping[str, Any]]) -> None:

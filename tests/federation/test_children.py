@@ -16,6 +16,7 @@ from iris_fed.errors import (
 )
 from iris_fed.model.observed import AttemptEnd, EndKind
 from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.irisfed import cluster_pb2
 from iris_fed.rpc.gen.job import job_pb2
@@ -321,8 +322,8 @@ class TestWhatATaskMayDo:
 
 
 def channel_of(cluster: Cluster, token: str) -> Channel:
-    headers = {"authorization": f"Bearer {token}"}
-    return Channel(cluster.url, headers=lambda: headers, transport=cluster.transport())
+    shown = Credentials(lambda: token)
+    return Channel(cluster.url, credentials=shown, transport=cluster.transport())
 
 
 async def truth(value: bool) -> bool:

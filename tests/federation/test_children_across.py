@@ -10,6 +10,7 @@ from iris_fed.errors import (
     InvalidArgument,
 )
 from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.job import job_pb2
 from tests.federation.test_children import attempt_of, client_of, finish, in_task, running_root, sound, truth
@@ -149,7 +150,7 @@ class TestOnAPeer:
         await seen(pair.lab, there.replace("train", "second"), RUNNING)
         channel = Channel(
             pair.lab.url,
-            headers=lambda: {"authorization": f"Bearer {pair.hub.token_for('lab')}"},
+            credentials=Credentials(lambda: pair.hub.token_for("lab")),
             transport=pair.lab.transport(),
         )
         told: list[str] = []
@@ -304,8 +305,8 @@ class TestAcross:
             await pair.hub.client.submit(cpu_job(f"{here}/eval"))
 
     async def test_a_child_is_never_handed_off_by_itself(self, pair: Pair) -> None:
-        headers = {"authorization": f"Bearer {pair.hub.token_for('lab')}"}
-        channel = Channel(pair.lab.url, headers=lambda: headers, transport=pair.lab.transport())
+        shown = Credentials(lambda: pair.hub.token_for("lab"))
+        channel = Channel(pair.lab.url, credentials=shown, transport=pair.lab.transport())
         with pytest.raises(ConnectError, match="only a root job can be handed off"):
             await channel.controller.launch_job(handoff("/alice/hub.x/eval", "hub"))
 

@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
+from connectrpc.errors import ConnectError
 
 from iris_fed.errors import AlreadyExists
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
+from iris_fed.rpc.gen.irisfed.cluster_pb2 import ListJobEventsRequest
 from iris_fed.rpc.gen.job import job_pb2
-from tests.federation.world import FAILED, RUNNING, SUCCEEDED, Pair, gpu_job, job_of, seen, started, until
+from tests.federation.world import FAILED, RUNNING, SUCCEEDED, Pair, as_peer, gpu_job, job_of, seen, started, until
 
 ERROR = job_pb2.EXISTING_JOB_POLICY_ERROR
 KEEP = job_pb2.EXISTING_JOB_POLICY_KEEP
@@ -76,6 +78,21 @@ async def test_a_finished_name_submitted_again_is_a_new_incarnation_on_both_side
     (task,) = (await pair.hub.client.tasks(job_id)).tasks
     assert [attempt.attempt_uid for attempt in task.attempts] == [second]
     assert [row["state"] for row in await pair.hub.rows(states)] == ["CLOSED", "CLOSED"]
+
+
+async def test_the_story_of_one_incarnation_is_told_without_that_of_another(pair: Pair) -> None:
+    job_id, first = await running(pair)
+    pair.lab.engine.finish(first)
+    await seen(pair.hub, job_id, SUCCEEDED)
+    await pair.hub.client.submit(gpu_job())
+    await started(pair.lab, 2)
+    await seen(pair.hub, job_id, RUNNING)
+    old, new = await pair.hub.rows("SELECT nonce, remote_job_id FROM federated_jobs ORDER BY id")
+    calls = as_peer(pair.hub, pair.lab).cluster
+    told = await calls.list_job_events(ListJobEventsRequest(job_id=new["remote_job_id"], handoff_nonce=new["nonce"]))
+    assert told.events
+    with pytest.raises(ConnectError, match="is of another handoff"):
+        await calls.list_job_events(ListJobEventsRequest(job_id=old["remote_job_id"], handoff_nonce=old["nonce"]))
 
 
 @pytest.mark.parametrize("told", [job_pb2.JOB_STATE_FAILED, job_pb2.JOB_STATE_RUNNING])

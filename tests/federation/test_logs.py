@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from iris_fed.backends.base import LogPage
-from iris_fed.backends.local.logfile import MAX_LINE_BYTES
+from iris_fed.backends.posix.logfile import MAX_LINE_BYTES
 from iris_fed.clock import SystemClock, SystemEntropy
 from iris_fed.controller.logs import RELAY_TRIES_AFTER_END, LogReader
 from iris_fed.errors import Aborted

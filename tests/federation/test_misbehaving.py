@@ -8,6 +8,7 @@ from pyqwest import Headers, Request, Response, Transport
 
 from iris_fed.model.ports import PeerUnreachable
 from iris_fed.rpc import connect_client
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller as Wired
 from iris_fed.rpc.gen.job import job_pb2
 from iris_fed.rpc.peer_client import ConnectPeer
@@ -209,7 +210,7 @@ class Endless(Transport):
 async def test_an_answer_without_an_end_is_read_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect_client, "MAX_RESPONSE_BYTES", 2**20)
     endless = Endless()
-    peer = ConnectPeer("http://127.0.0.1:1", lambda: "token", 5.0, transport=endless)
+    peer = ConnectPeer("http://127.0.0.1:1", Credentials(lambda: "token"), 5.0, transport=endless)
     with pytest.raises(PeerUnreachable, match="larger than 1048576 bytes"):
         await peer.list_backends()
     assert endless.taken <= 2**20 + 2**18

@@ -11,6 +11,7 @@ from iris_fed.controller.reach import Reach
 from iris_fed.errors import PermissionDenied
 from iris_fed.model.files import ExecResult
 from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.irisfed import cluster_pb2
 from iris_fed.rpc.gen.job import job_pb2
@@ -36,8 +37,8 @@ FILES = {"out/model.bin": bytes(range(256)) * 4_000, "out/metrics.json": b"{}", 
 
 def channel(cluster: Cluster) -> Channel:
     """An administrator's."""
-    headers = {"authorization": f"Bearer {cluster.running.admin_token}"}
-    return Channel(cluster.url, headers=lambda: headers, transport=cluster.transport())
+    shown = Credentials(lambda: cluster.running.admin_token)
+    return Channel(cluster.url, credentials=shown, transport=cluster.transport())
 
 
 async def run(cluster: Cluster, task: str, *argv: str, timeout_s: int = 0) -> Controller.ExecInContainerResponse:

@@ -8,6 +8,7 @@ from connectrpc.errors import ConnectError
 
 from iris_fed.errors import PermissionDenied
 from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from iris_fed.rpc.gen.irisfed import cluster_pb2
 from iris_fed.rpc.gen.job import job_pb2
@@ -121,9 +122,9 @@ async def test_a_federation_token_opens_none_of_the_users_methods(pair: Pair) ->
 
 
 async def test_a_user_cannot_ask_for_what_is_told_to_clusters(pair: Pair) -> None:
-    headers = {"authorization": f"Bearer {pair.lab.running.admin_token}"}
+    shown = Credentials(lambda: pair.lab.running.admin_token)
     transport = pair.lab.transport()
-    channel = Channel(pair.lab.url, headers=lambda: headers, transport=transport)
+    channel = Channel(pair.lab.url, credentials=shown, transport=transport)
     call = channel.controller.federation_sync(Controller.FederationSyncRequest(requester_id="hub"))
     assert await refusal(call) is Code.PERMISSION_DENIED
 
@@ -143,8 +144,8 @@ async def test_a_token_of_an_untrusted_cluster_or_for_another_one_is_no_credenti
 
 
 async def test_a_local_job_cannot_take_a_name_that_is_kept_for_a_requester(pair: Pair) -> None:
-    headers = {"authorization": f"Bearer {pair.lab.running.admin_token}"}
-    channel = Channel(pair.lab.url, headers=lambda: headers, transport=pair.lab.transport())
+    shown = Credentials(lambda: pair.lab.running.admin_token)
+    channel = Channel(pair.lab.url, credentials=shown, transport=pair.lab.transport())
     assert await refusal(channel.controller.launch_job(gpu_job("hub.mine"))) is Code.INVALID_ARGUMENT
 
 

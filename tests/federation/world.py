@@ -26,6 +26,7 @@ from iris_fed.config.sections import LocalBackendSettings, PeerSettings
 from iris_fed.errors import NotFound
 from iris_fed.model.ports import PeerClient
 from iris_fed.rpc.connect_client import Channel
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller as Wired
 from iris_fed.rpc.gen.job import job_pb2
 from iris_fed.rpc.peer_client import ConnectPeer
@@ -120,7 +121,7 @@ class Cluster:
         """As on SIGTERM: held answers are given, the rest is cut off."""
         if self.controller is None or self.served is None:
             return
-        self.controller.feed.stop()
+        self.controller.answer_held()
         await self.served.end(grace_s=0.1)
         await self._leave()
 
@@ -224,7 +225,7 @@ class Cluster:
 
         def connect(peer: PeerSettings, token: Callable[[], str]) -> PeerClient:
             transport: Transport = self.world.wire(self.name, peer.name)
-            return ConnectPeer(peer.address, token, call_timeout_s, transport=transport)
+            return ConnectPeer(peer.address, Credentials(token), call_timeout_s, transport=transport)
 
         def backend(settings: LocalBackendSettings) -> Backend:
             return ScriptedBackend(SystemClock(), self.engines[settings.id])
@@ -396,5 +397,5 @@ async def started(cluster: Cluster, count: int = 1) -> list[str]:
 
 def as_peer(source: Cluster, target: Cluster, *, claimed_target: str = "") -> Channel:
     """Raw calls to `target` with a federation token of `source`."""
-    headers = {"authorization": f"Bearer {source.token_for(claimed_target or target.name)}"}
-    return Channel(target.url, headers=lambda: headers, transport=target.transport())
+    shown = Credentials(lambda: source.token_for(claimed_target or target.name))
+    return Channel(target.url, credentials=shown, transport=target.transport())

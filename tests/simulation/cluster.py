@@ -18,6 +18,7 @@ from iris_fed.backends.local.settings import LocalSettings
 from iris_fed.config import Settings
 from iris_fed.config.sections import LocalBackendSettings, PeerSettings
 from iris_fed.model.ports import PeerClient
+from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.peer_client import ConnectPeer
 from iris_fed.server.compose import Parts
 from iris_fed.store.backup import backup_database
@@ -236,7 +237,7 @@ class Cluster:
     def _parts(self, life: Life) -> Parts:
         def connect(peer: PeerSettings, token: Callable[[], str]) -> PeerClient:
             wire = Wire(self.network, self.name, peer.name, life)
-            return ConnectPeer(peer.address, token, CALL_TIMEOUT_S, transport=wire)
+            return ConnectPeer(peer.address, Credentials(token), CALL_TIMEOUT_S, transport=wire)
 
         def backend(settings: LocalBackendSettings) -> Backend:
             hold = SeveredBackend(self.clock, self.engine)

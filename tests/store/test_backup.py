@@ -98,10 +98,10 @@ def test_writers_go_on_while_a_backup_is_taken(state: Path, copy: Path, monkeypa
     path = at_rest(state)
     check = backup_module.refuse_damaged
 
-    def while_it_is_checked(tx: Tx, what: str) -> None:
+    def while_it_is_checked(tx: Tx, draft: Path, what: str) -> None:
         with opened(path) as other:
             add_local(other, "/a/meanwhile")
-        check(tx, what)
+        check(tx, draft, what)
 
     monkeypatch.setattr(backup_module, "refuse_damaged", while_it_is_checked)
     backup_database(path, copy, TAKEN_MS)
@@ -373,6 +373,25 @@ def test_a_damaged_backup_is_refused(state: Path, copy: Path) -> None:
     with pytest.raises((FailedPrecondition, ConfigError), match=r"damaged|malformed|no database of a controller"):
         restore_database(copy, state, "db-2", RESTORED_MS)
     assert jobs(path) == ["/a/x"]
+
+
+@pytest.mark.parametrize("missing", [1, 100, 4_095, 4_096, 9_000])
+def test_a_backup_that_was_cut_off_is_refused(state: Path, copy: Path, missing: int) -> None:
+    path = at_rest(state)
+    backup_database(path, copy, TAKEN_MS)
+    os.truncate(copy, copy.stat().st_size - missing)
+    with pytest.raises(FailedPrecondition, match=r"damaged|malformed"):
+        restore_database(copy, state, "db-2", RESTORED_MS)
+    assert jobs(path) == ["/a/x"]
+
+
+def test_a_backup_whose_text_is_none_is_refused_in_words(state: Path, copy: Path) -> None:
+    backup_database(at_rest(state), copy, TAKEN_MS)
+    with contextlib.closing(sqlite3.connect(copy)) as tx:
+        tx.execute("UPDATE cluster_meta SET value = CAST(x'ff41' AS TEXT) WHERE key = 'database_id'")
+        tx.commit()
+    with pytest.raises((FailedPrecondition, ConfigError)):
+        restore_database(copy, state, "db-2", RESTORED_MS)
 
 
 def test_a_workspace_that_is_not_what_it_was_is_refused(state: Path, copy: Path) -> None:

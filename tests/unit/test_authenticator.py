@@ -46,14 +46,14 @@ FEDERATION = FederationVerifier({"hub": TrustedRequester((KEY.public_key(),))}, 
 USERS = UserTokenVerifier("lab", [KEY.public_key()], PEOPLE, token_of, CLOCK, 86_400.0)
 NETWORK = NetworkTrust([ip_network("10.0.0.0/8")])
 GOOGLE = Google()
-GATE = Authenticator(TOKEN, TASKS, job_of_task, Sources(PEOPLE, FEDERATION, USERS, None, NETWORK))
+GATE = Authenticator(TOKEN, TASKS, job_of_task, Sources(PEOPLE, FEDERATION, USERS, None, NETWORK, CLOCK))
 
 
 async def behind_iap() -> Authenticator:
     keys = Fetched(GOOGLE)
     await keys.fetch_once()
     iap = IapVerifier(keys, AUDIENCE, CLOCK)
-    return Authenticator(TOKEN, TASKS, job_of_task, Sources(PEOPLE, FEDERATION, USERS, iap, NETWORK))
+    return Authenticator(TOKEN, TASKS, job_of_task, Sources(PEOPLE, FEDERATION, USERS, iap, NETWORK, CLOCK))
 
 
 async def enter(value: str) -> Identity:

@@ -4,7 +4,7 @@ import getpass
 
 import pytest
 
-from iris_fed.backends.local.accounts import NoAccount, account_of
+from iris_fed.backends.posix.accounts import NoAccount, account_of
 
 RUN_AS = {"alice": "nobody", "*": "daemon", "hub/alice": "games", "moon/*": "games"}
 

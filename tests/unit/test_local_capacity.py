@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iris_fed.backends.local.capacity import Allotment, Ledger, lacking
+from iris_fed.backends.posix.capacity import Allotment, Ledger, lacking
 from iris_fed.model.resources import Device, DeviceKind, NodeShape, Resources
 
 SHAPE = NodeShape(4000, 1000, {"h100": 4, "a100": 2})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iris_fed.backends.local.environment import port_variable, task_environment
+from iris_fed.backends.posix.environment import port_variable, task_environment
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ EXPECTED: dict[str, set[Role]] = {
     "iris.cluster.ControllerService/FederationSync": {PEER},
     "irisfed.v1.ClusterService/GetClusterInfo": EVERYONE,
     "irisfed.v1.ClusterService/ReadLogs": {ADMIN, USER, PEER, JOB},
+    "irisfed.v1.ClusterService/WatchChanges": {ADMIN, USER, DASHBOARD, JOB},
     "irisfed.v1.ClusterService/ListFiles": {ADMIN, USER, PEER, JOB},
     "irisfed.v1.ClusterService/ReadFile": {ADMIN, USER, PEER, JOB},
     "irisfed.v1.ClusterService/ListJobEvents": {PEER, ADMIN, USER, DASHBOARD, JOB},

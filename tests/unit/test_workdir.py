@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from iris_fed.backends.local import workdir
+from iris_fed.backends.posix import workdir
 from iris_fed.errors import InvalidArgument
 from iris_fed.model.files import NoSuchFile, UnsafeBundle
 

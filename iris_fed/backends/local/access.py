@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Self
 
 from iris_fed.backends.base import NotRunning
-from iris_fed.backends.local import files, workdir
-from iris_fed.backends.local.accounts import NoAccount, find_account
 from iris_fed.backends.local.records import AttemptRecord, Records
-from iris_fed.backends.local.spawn import NO_PROGRAM, NOT_EXECUTABLE, Account, find_program
+from iris_fed.backends.posix import files, workdir
+from iris_fed.backends.posix.accounts import NoAccount, find_account
+from iris_fed.backends.posix.spawn import NO_PROGRAM, NOT_EXECUTABLE, Account, find_program
 from iris_fed.model.files import ExecResult, FileChunk, FileListing
 
 _READ_BYTES = 64 * 1024

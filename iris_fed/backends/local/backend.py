@@ -15,6 +15,7 @@ from iris_fed.backends.base import (
     Ended,
     EndKind,
     Honours,
+    Intake,
     LaunchRequest,
     LogPage,
     NotRunning,
@@ -22,20 +23,21 @@ from iris_fed.backends.base import (
     Owner,
     Recovery,
 )
-from iris_fed.backends.local import files, host, logfile, workdir
 from iris_fed.backends.local.access import Access, Bounds
-from iris_fed.backends.local.accounts import NoAccount, account_of
-from iris_fed.backends.local.capacity import Ledger, lacking
-from iris_fed.backends.local.environment import task_environment
-from iris_fed.backends.local.files import Record
 from iris_fed.backends.local.link import LauncherLink
 from iris_fed.backends.local.records import AttemptRecord, Records
 from iris_fed.backends.local.settings import LocalSettings
-from iris_fed.backends.local.setup import SCRIPT, setup_marker, setup_script
-from iris_fed.backends.local.spawn import Account
 from iris_fed.backends.local.summary import machine_shape, summarise
 from iris_fed.backends.local.tracker import Live, Tracker
 from iris_fed.backends.news import News
+from iris_fed.backends.posix import files, logfile, workdir
+from iris_fed.backends.posix.accounts import NoAccount, account_of
+from iris_fed.backends.posix.capacity import Ledger, lacking
+from iris_fed.backends.posix.environment import task_environment
+from iris_fed.backends.posix.files import Record
+from iris_fed.backends.posix.ports import free_ports
+from iris_fed.backends.posix.setup import SCRIPT, setup_marker, setup_script
+from iris_fed.backends.posix.spawn import Account
 from iris_fed.clock import Clock
 from iris_fed.model.files import ExecResult, FileChunk, FileListing, NoSuchFile, UnsafeBundle
 from iris_fed.model.resources import BackendSummary, NodeFree
@@ -110,6 +112,9 @@ class LocalBackend:
         }
         return tuple(name for name, is_asked in asked.items() if is_asked)
 
+    def intake(self) -> Intake:
+        return Intake()
+
     async def launch(self, request: LaunchRequest) -> None:
         """Raises ValueError for a uid that cannot name a directory."""
         uid = request.attempt_uid
@@ -125,13 +130,20 @@ class LocalBackend:
             # Whoever waits may be cancelled; what was begun is brought to its end.
             await asyncio.shield(live.launch)
 
+    async def launch_gang(self, requests: Sequence[LaunchRequest]) -> None:
+        launches = [asyncio.ensure_future(self.launch(request)) for request in requests]
+        # What one of them raises is told once none is left half begun.
+        await asyncio.gather(*launches, return_exceptions=True)
+        for launch in launches:
+            launch.result()
+
     async def allot_ports(self, requests: Sequence[LaunchRequest]) -> Mapping[str, Mapping[str, int]]:
         names = [f"{request.attempt_uid}/{name}" for request in requests for name in request.ports]
         if not names:
             return {}
         async with self._ports_lock:
             free = await asyncio.to_thread(
-                host.free_ports, self._settings.advertise_host, names, self._tracker.ports() | set(self._promised)
+                free_ports, self._settings.advertise_host, names, self._tracker.ports() | set(self._promised)
             )
             # Promised until the process that was promised it has had its time to listen.
             self._promised.extend(free.values())

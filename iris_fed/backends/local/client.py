@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from iris_fed.backends.base import BackendUnavailable
-from iris_fed.backends.local import files
-from iris_fed.backends.local.files import Record
+from iris_fed.backends.local import names
+from iris_fed.backends.posix.files import Record
 
 PROTOCOL = 2
 REQUEST_TIMEOUT_S = 30.0
@@ -174,7 +174,7 @@ def _connect(state_dir: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(_CONNECT_TIMEOUT_S)
-        connection.connect(f"/proc/self/fd/{folder}/{files.SOCKET}")
+        connection.connect(f"/proc/self/fd/{folder}/{names.SOCKET}")
         connection.setblocking(False)
         return connection
     except BaseException:
@@ -187,7 +187,7 @@ def _connect(state_dir: Path) -> socket.socket:
 def _start(state_dir: Path, idle_s: float) -> bool:
     """Start a launcher in a session of its own; True once it listens, False when it left."""
     argv = [sys.executable, "-I", "-S", "-X", "utf8", str(_LAUNCHER), str(state_dir), str(idle_s)]
-    log = os.open(state_dir / files.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    log = os.open(state_dir / names.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     ready, announce = os.pipe2(os.O_CLOEXEC)
     try:
         pid = os.posix_spawn(

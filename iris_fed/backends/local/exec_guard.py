@@ -16,9 +16,9 @@ if __name__ == "__main__":
     # Run as a file, so that neither an installed package nor site-packages is needed.
     sys.path.insert(0, os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 
-from iris_fed.backends.local import procfs
-from iris_fed.backends.local.spawn import NO_PROGRAM, NOT_EXECUTABLE, RESET_SIGNALS, Account, fork_as
-from iris_fed.backends.local.warden import become_subreaper, reap
+from iris_fed.backends.posix import procfs
+from iris_fed.backends.posix.children import become_subreaper, reap
+from iris_fed.backends.posix.spawn import NO_PROGRAM, NOT_EXECUTABLE, RESET_SIGNALS, Account, fork_as
 
 _PR_SET_PDEATHSIG = 1
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM}

@@ -15,10 +15,11 @@ if __name__ == "__main__":
     # Run as a file, so that neither an installed package nor site-packages is needed.
     sys.path.insert(0, os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 
-from iris_fed.backends.local import files
-from iris_fed.backends.local.launcher_loop import Loop
+from iris_fed.backends.local import names
 from iris_fed.backends.local.launcher_service import Service
-from iris_fed.backends.local.warden import become_subreaper
+from iris_fed.backends.posix import files
+from iris_fed.backends.posix.children import become_subreaper
+from iris_fed.backends.posix.loop import Loop
 
 DEFAULT_IDLE_S = 60.0
 EXIT_LOCKED = 75
@@ -29,7 +30,7 @@ def main(state_dir: str, idle_s: float) -> int:
     os.umask(0o077)
     os.chdir(state_dir)
     os.makedirs(files.ATTEMPTS, exist_ok=True)
-    lock = os.open(files.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(names.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

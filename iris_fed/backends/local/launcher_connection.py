@@ -8,8 +8,8 @@ import selectors
 import socket
 from collections.abc import Callable
 
-from iris_fed.backends.local.files import Record
-from iris_fed.backends.local.launcher_loop import Loop
+from iris_fed.backends.posix.files import Record
+from iris_fed.backends.posix.loop import Loop
 
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 MAX_PENDING_BYTES = 8 * 1024 * 1024

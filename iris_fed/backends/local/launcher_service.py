@@ -25,12 +25,12 @@ import socket
 import struct
 from collections.abc import Callable
 
-from iris_fed.backends.local import files
-from iris_fed.backends.local.attempt import Attempt
-from iris_fed.backends.local.files import Record
-from iris_fed.backends.local.launcher_attempts import Attempts
+from iris_fed.backends.local import names
 from iris_fed.backends.local.launcher_connection import Connection
-from iris_fed.backends.local.launcher_loop import Loop
+from iris_fed.backends.posix.attempt import Attempt
+from iris_fed.backends.posix.attempts import Attempts
+from iris_fed.backends.posix.files import Record
+from iris_fed.backends.posix.loop import Loop
 
 PROTOCOL = 2
 MAX_CONNECTIONS = 8
@@ -61,8 +61,8 @@ class Service:
     def listen(self) -> None:
         """On a path relative to the state directory, since a socket's path is at most 108 bytes."""
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(files.SOCKET)
-        self._listener.bind(files.SOCKET)
+            os.unlink(names.SOCKET)
+        self._listener.bind(names.SOCKET)
         self._listener.listen(MAX_CONNECTIONS)
         self._listener.setblocking(False)
         self._loop.watch(self._listener.fileno(), selectors.EVENT_READ, self._accept)
@@ -73,7 +73,7 @@ class Service:
         self._loop.run()
         self._attempts.close()
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(files.SOCKET)
+            os.unlink(names.SOCKET)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

@@ -9,7 +9,7 @@ import structlog
 from iris_fed.backends.base import BackendUnavailable
 from iris_fed.backends.local import client
 from iris_fed.backends.local.client import ConnectionLost, LauncherClient
-from iris_fed.backends.local.files import Record
+from iris_fed.backends.posix.files import Record
 
 _FIRST_RETRY_S = 0.1
 _MOST_RETRY_S = 5.0

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from iris_fed.backends.base import AttemptEnd, EndKind
-from iris_fed.backends.local import cgroup, procfs
 from iris_fed.backends.local.records import AttemptRecord, Process
-from iris_fed.backends.local.warden import FORCE, TERMINATE, ask_to_end
+from iris_fed.backends.posix import cgroup, procfs
+from iris_fed.backends.posix.children import ask_to_end
+from iris_fed.backends.posix.warden import FORCE, TERMINATE
 
 _SWEEP_PATIENCE_S = 30.0
 _SWEEP_PAUSE_S = 0.005

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import structlog
 
-from iris_fed.backends.base import AttemptEnd, Ended, EndKind
-from iris_fed.backends.local import files
-from iris_fed.backends.local.capacity import Allotment
-from iris_fed.backends.local.files import Record
-from iris_fed.backends.local.setup import SCRIPT
-from iris_fed.backends.local.spawn import Account
-from iris_fed.model.resources import Usage
+from iris_fed.backends.base import Ended
+from iris_fed.backends.posix import files, handover
+from iris_fed.backends.posix.capacity import Allotment
+from iris_fed.backends.posix.ends import parse_end
+from iris_fed.backends.posix.files import Record
+from iris_fed.backends.posix.removal import empty
+from iris_fed.backends.posix.setup import SCRIPT
+from iris_fed.backends.posix.spawn import Account
 
 log = structlog.get_logger(__name__)
 
@@ -86,29 +87,6 @@ def parse_attempt(record: Record, process: Record | None) -> AttemptRecord:
     )
 
 
-def parse_end(uid: str, record: Record) -> Ended:
-    """The content of `exit.json`."""
-    end = AttemptEnd(EndKind(record["kind"]), record["exit_code"], record["signal"], record["message"])
-    return Ended(uid, end, record["started_ms"], record["finished_ms"], parse_usage(record["usage"]))
-
-
-def parse_usage(record: Record) -> Usage:
-    return Usage(**record)
-
-
-def unseen_end(end: AttemptEnd, started_ms: int | None, finished_ms: int) -> Record:
-    """The `exit.json` of an attempt whose end no launcher saw."""
-    return {
-        "kind": end.kind.value,
-        "exit_code": end.exit_code,
-        "signal": end.signal,
-        "message": end.message,
-        "started_ms": started_ms,
-        "finished_ms": finished_ms,
-        "usage": {},
-    }
-
-
 class Records:
     """The attempts below one state directory."""
 
@@ -168,35 +146,17 @@ class Records:
             (folder / SCRIPT).write_text(script)
 
     def write_secrets(self, uid: str, secrets: Mapping[str, str]) -> None:
-        """Readable by this user alone, from their first byte on. Raises OSError."""
-        folder = self.folder(uid) / files.SECRETS
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name, text in secrets.items():
-            fd = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "wb") as stream:
-                stream.write(text.encode())
+        """Readable by this user alone. Raises OSError."""
+        handover.write_secrets(self.folder(uid), secrets)
 
     def close_place(self, uid: str) -> None:
         """Of an attempt that has not begun: what lies there from an earlier try goes. Raises OSError."""
-        folder = self.folder(uid)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        folder.chmod(0o700)
-        for name in (files.WORK, files.SECRETS):
-            if (folder / name).exists():
-                shutil.rmtree(folder / name)
+        handover.close_place(self.folder(uid))
 
     def hand_over(self, uid: str, account: Account) -> None:
-        """What the attempt needs becomes the account's, in a place that was closed so far: nobody can
-        put a link in the way. Raises OSError."""
+        """What the attempt needs becomes the account's. Raises OSError."""
         folder = self.folder(uid)
-        (folder / files.WORK).mkdir(mode=0o700, exist_ok=True)
-        (folder / files.WORK).chmod(0o700)
-        for top in (folder / files.WORK, folder / files.SECRETS, folder / SCRIPT):
-            for directory, folders, names in os.walk(top):
-                for name in (*folders, *names):
-                    os.chown(os.path.join(directory, name), account.uid, account.gid, follow_symlinks=False)
-            if top.exists():
-                os.chown(top, account.uid, account.gid)
+        handover.hand_over((folder / files.WORK, folder / files.SECRETS, folder / SCRIPT), account)
         folder.chmod(0o711)
 
     def remove_secrets(self, uid: str) -> None:
@@ -217,7 +177,7 @@ class Records:
         folder = self.folder(uid)
         if not folder.exists():
             return
-        _empty(folder, spared=files.ATTEMPT)
+        empty(folder, spared=files.ATTEMPT)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -235,44 +195,3 @@ def _parse_process(process: Record, boot: str) -> Process:
         process.get("warden", 0),
         process.get("warden_start", 0),
     )
-
-
-def _empty(folder: Path, spared: str) -> None:
-    """Remove all that a task left in `folder`, but for the file `spared` at its top.
-
-    A task may nest directories deeper than any path may be long or a recursion go, and close its
-    own: so each directory found is opened up and brought to the top before it is looked into.
-    """
-    os.chmod(folder, 0o700)
-    waiting = [folder]
-    number = 0
-    while waiting:
-        directory = waiting.pop()
-        for entry in list(os.scandir(directory)):
-            if entry.is_dir(follow_symlinks=False):
-                number += 1
-                target = folder / f".removing-{number}"
-                _open_up(entry.path)
-                while os.path.lexists(target):
-                    number += 1
-                    target = folder / f".removing-{number}"
-                os.rename(entry.path, target)
-                # Up here nobody but us replaces it any more; before, another task of its owner could.
-                if target.is_symlink() or not target.is_dir():
-                    os.unlink(target)
-                else:
-                    waiting.append(target)
-            elif directory != folder or entry.name != spared:
-                os.unlink(entry.path)
-        if directory != folder:
-            os.rmdir(directory)
-
-
-def _open_up(directory: str) -> None:
-    """Not through a link that took its place meanwhile."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.chmod(f"/proc/self/fd/{fd}", 0o700)
-        finally:
-            os.close(fd)

@@ -1,8 +1,8 @@
 """What a local backend says of itself. Pure but for what it detects of the machine."""
 
 from iris_fed.backends.local import host
-from iris_fed.backends.local.capacity import Ledger
 from iris_fed.backends.local.settings import LocalSettings
+from iris_fed.backends.posix.capacity import Ledger
 from iris_fed.model.constraints import DEVICE_TYPE, DEVICE_VARIANT
 from iris_fed.model.resources import Availability, BackendSummary, DeviceKind, NodeShape
 

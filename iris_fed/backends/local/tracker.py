@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 import structlog
 
 from iris_fed.backends.base import AttemptEnd, Building, Ended, EndKind, Observation, Running, Sampled, Stranger
-from iris_fed.backends.local import orphans, records
-from iris_fed.backends.local.capacity import Ledger
+from iris_fed.backends.local import orphans
 from iris_fed.backends.local.client import LauncherClient
-from iris_fed.backends.local.files import Record
 from iris_fed.backends.local.orphans import Orphans
 from iris_fed.backends.local.records import AttemptRecord, Records
 from iris_fed.backends.local.settings import LocalSettings
 from iris_fed.backends.news import News
+from iris_fed.backends.posix.capacity import Ledger
+from iris_fed.backends.posix.ends import parse_end, parse_usage, unseen_end
+from iris_fed.backends.posix.files import Record
 from iris_fed.clock import Clock
 
 _UNKNOWN_END = "exit code unknown: the launcher died"
@@ -89,9 +90,9 @@ class Tracker:
             case "started" | "running":
                 self._started(live, event["started_ms"], event.get("building", False))
             case "sampled":
-                self._news.add(Sampled(uid, records.parse_usage(event["usage"])))
+                self._news.add(Sampled(uid, parse_usage(event["usage"])))
             case "ended":
-                self._ended(records.parse_end(uid, event["record"]))
+                self._ended(parse_end(uid, event["record"]))
             case "output":
                 live.notify()
 
@@ -160,12 +161,12 @@ class Tracker:
     async def _lose(self, uid: str, end: AttemptEnd) -> None:
         live = self.live.get(uid)
         started_ms = live.started_ms or None if live is not None else None
-        record = records.unseen_end(end, started_ms, self._clock.now_ms())
+        record = unseen_end(end, started_ms, self._clock.now_ms())
         try:
             ended = await asyncio.to_thread(self._store.write_end, uid, record)
         except OSError as error:
             log.error("end of an attempt could not be written", attempt_uid=uid, error=str(error))
-            ended = records.parse_end(uid, record)
+            ended = parse_end(uid, record)
         self._ended(ended)
 
     def _started(self, live: Live, started_ms: int, building: bool) -> None:

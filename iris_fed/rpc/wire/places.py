@@ -112,6 +112,10 @@ def peer_to_wire(peer: PeerView) -> Controller.PeerSummary:
         backends_observed_ms=peer.backends_observed_ms,
         last_error=peer.last_error or None,
         orphans=peer.orphans,
+        synced_ms=peer.synced_ms,
+        waiting_deliveries=None if peer.waiting_deliveries is None else min(peer.waiting_deliveries, INT32_MAX),
+        last_refusal=clipped(peer.last_refusal.words) if peer.last_refusal else None,
+        last_refusal_ms=peer.last_refusal.time_ms if peer.last_refusal else None,
     )
 
 

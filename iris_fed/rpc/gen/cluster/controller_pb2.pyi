@@ -466,7 +466,7 @@ class Controller(_message.Message):
         users: _containers.RepeatedCompositeFieldContainer[Controller.UserSummary]
         def __init__(self, users: _Optional[_Iterable[_Union[Controller.UserSummary, _Mapping]]] = ...) -> None: ...
     class PeerSummary(_message.Message):
-        __slots__ = ("peer_id", "controller_address", "reachable", "last_contact_ms", "active_federated_jobs", "aggregate_spend_micros", "backends", "unreachable_since_ms", "backends_observed_ms", "last_error", "orphans")
+        __slots__ = ("peer_id", "controller_address", "reachable", "last_contact_ms", "active_federated_jobs", "aggregate_spend_micros", "backends", "unreachable_since_ms", "backends_observed_ms", "last_error", "orphans", "synced_ms", "waiting_deliveries", "last_refusal", "last_refusal_ms")
         PEER_ID_FIELD_NUMBER: _ClassVar[int]
         CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
         REACHABLE_FIELD_NUMBER: _ClassVar[int]
@@ -478,6 +478,10 @@ class Controller(_message.Message):
         BACKENDS_OBSERVED_MS_FIELD_NUMBER: _ClassVar[int]
         LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
         ORPHANS_FIELD_NUMBER: _ClassVar[int]
+        SYNCED_MS_FIELD_NUMBER: _ClassVar[int]
+        WAITING_DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+        LAST_REFUSAL_FIELD_NUMBER: _ClassVar[int]
+        LAST_REFUSAL_MS_FIELD_NUMBER: _ClassVar[int]
         peer_id: str
         controller_address: str
         reachable: bool
@@ -489,7 +493,11 @@ class Controller(_message.Message):
         backends_observed_ms: int
         last_error: str
         orphans: _containers.RepeatedScalarFieldContainer[str]
-        def __init__(self, peer_id: _Optional[str] = ..., controller_address: _Optional[str] = ..., reachable: _Optional[bool] = ..., last_contact_ms: _Optional[int] = ..., active_federated_jobs: _Optional[int] = ..., aggregate_spend_micros: _Optional[int] = ..., backends: _Optional[_Iterable[_Union[Controller.BackendSummary, _Mapping]]] = ..., unreachable_since_ms: _Optional[int] = ..., backends_observed_ms: _Optional[int] = ..., last_error: _Optional[str] = ..., orphans: _Optional[_Iterable[str]] = ...) -> None: ...
+        synced_ms: int
+        waiting_deliveries: int
+        last_refusal: str
+        last_refusal_ms: int
+        def __init__(self, peer_id: _Optional[str] = ..., controller_address: _Optional[str] = ..., reachable: _Optional[bool] = ..., last_contact_ms: _Optional[int] = ..., active_federated_jobs: _Optional[int] = ..., aggregate_spend_micros: _Optional[int] = ..., backends: _Optional[_Iterable[_Union[Controller.BackendSummary, _Mapping]]] = ..., unreachable_since_ms: _Optional[int] = ..., backends_observed_ms: _Optional[int] = ..., last_error: _Optional[str] = ..., orphans: _Optional[_Iterable[str]] = ..., synced_ms: _Optional[int] = ..., waiting_deliveries: _Optional[int] = ..., last_refusal: _Optional[str] = ..., last_refusal_ms: _Optional[int] = ...) -> None: ...
     class ResourceAvailability(_message.Message):
         __slots__ = ("version", "observation_epoch_ms", "amounts", "total_amounts", "held_by_band")
         class AmountsEntry(_message.Message):

@@ -21,7 +21,7 @@ from connectrpc.protocol import ProtocolType
 from connectrpc.server import ConnectASGIApplication, ConnectWSGIApplication, DEFAULT_READ_MAX_BYTES, Endpoint, EndpointSync
 from pyqwest import Client, SyncClient
 
-from .cluster_pb2 import CheckAdmissionRequest, CheckAdmissionResponse, CheckPeerRequest, CheckPeerResponse, CreateUserTokenRequest, CreateUserTokenResponse, ForgetPeerRequest, ForgetPeerResponse, GetClusterInfoRequest, GetClusterInfoResponse, ListFilesRequest, ListFilesResponse, ListJobEventsRequest, ListJobEventsResponse, ListUserTokensRequest, ListUserTokensResponse, ReadFileRequest, ReadFileResponse, ReadLogsRequest, ReadLogsResponse, RevokeUserTokenRequest, RevokeUserTokenResponse
+from .cluster_pb2 import CheckAdmissionRequest, CheckAdmissionResponse, CheckPeerRequest, CheckPeerResponse, CreateUserTokenRequest, CreateUserTokenResponse, ForgetPeerRequest, ForgetPeerResponse, GetClusterInfoRequest, GetClusterInfoResponse, ListFilesRequest, ListFilesResponse, ListJobEventsRequest, ListJobEventsResponse, ListUserTokensRequest, ListUserTokensResponse, ReadFileRequest, ReadFileResponse, ReadLogsRequest, ReadLogsResponse, RevokeUserTokenRequest, RevokeUserTokenResponse, WatchChangesRequest, WatchChangesResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
@@ -107,6 +107,13 @@ class ClusterService(Protocol):
     async def revoke_user_token(self, request: RevokeUserTokenRequest, ctx: RequestContext[RevokeUserTokenRequest, RevokeUserTokenResponse], /) -> RevokeUserTokenResponse:
         """
         Makes tokens count no more, from the answer on.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    async def watch_changes(self, request: WatchChangesRequest, ctx: RequestContext[WatchChangesRequest, WatchChangesResponse], /) -> WatchChangesResponse:
+        """
+        Waits for news of jobs, peers and backends and says what to look at again: a page shows what is
+        without asking over and over. Answers at once when there is news since `position`.
         """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
@@ -244,6 +251,17 @@ class ClusterServiceASGIApplication(ConnectASGIApplication[ClusterService]):
                         stream_type=StreamType.UNARY,
                     ),
                     function=svc.revoke_user_token,
+                ),
+                "/irisfed.v1.ClusterService/WatchChanges": Endpoint.unary(
+                    method=MethodInfo(
+                        name="WatchChanges",
+                        service_name="irisfed.v1.ClusterService",
+                        input=WatchChangesRequest,
+                        output=WatchChangesResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=svc.watch_changes,
                 ),
             },
             interceptors=interceptors,
@@ -542,6 +560,30 @@ class ClusterServiceClient(ConnectClient):
             headers=headers,
             timeout_ms=timeout_ms,
         )
+    async def watch_changes(
+        self,
+        request: WatchChangesRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> WatchChangesResponse:
+        """
+        Waits for news of jobs, peers and backends and says what to look at again: a page shows what is
+        without asking over and over. Answers at once when there is news since `position`.
+        """
+        return await self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="WatchChanges",
+                service_name="irisfed.v1.ClusterService",
+                input=WatchChangesRequest,
+                output=WatchChangesResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
 
 class ClusterServiceSync(Protocol):
     """
@@ -613,6 +655,13 @@ class ClusterServiceSync(Protocol):
     def revoke_user_token(self, request: RevokeUserTokenRequest, ctx: RequestContext[RevokeUserTokenRequest, RevokeUserTokenResponse], /) -> RevokeUserTokenResponse:
         """
         Makes tokens count no more, from the answer on.
+        """
+        raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
+
+    def watch_changes(self, request: WatchChangesRequest, ctx: RequestContext[WatchChangesRequest, WatchChangesResponse], /) -> WatchChangesResponse:
+        """
+        Waits for news of jobs, peers and backends and says what to look at again: a page shows what is
+        without asking over and over. Answers at once when there is news since `position`.
         """
         raise ConnectError(Code.UNIMPLEMENTED, 'Not implemented')
 
@@ -748,6 +797,17 @@ class ClusterServiceWSGIApplication(ConnectWSGIApplication):
                         stream_type=StreamType.UNARY,
                     ),
                     function=service.revoke_user_token,
+                ),
+                "/irisfed.v1.ClusterService/WatchChanges": EndpointSync.unary(
+                    method=MethodInfo(
+                        name="WatchChanges",
+                        service_name="irisfed.v1.ClusterService",
+                        input=WatchChangesRequest,
+                        output=WatchChangesResponse,
+                        idempotency_level=IdempotencyLevel.UNKNOWN,
+                        stream_type=StreamType.UNARY,
+                    ),
+                    function=service.watch_changes,
                 ),
             },
             interceptors=interceptors,
@@ -1040,6 +1100,30 @@ class ClusterServiceClientSync(ConnectClientSync):
                 service_name="irisfed.v1.ClusterService",
                 input=RevokeUserTokenRequest,
                 output=RevokeUserTokenResponse,
+                idempotency_level=IdempotencyLevel.UNKNOWN,
+                stream_type=StreamType.UNARY,
+            ),
+            headers=headers,
+            timeout_ms=timeout_ms,
+        )
+    def watch_changes(
+        self,
+        request: WatchChangesRequest,
+        *,
+        headers: Headers | Mapping[str, str] | None = None, 
+        timeout_ms: int | None = None,
+    ) -> WatchChangesResponse:
+        """
+        Waits for news of jobs, peers and backends and says what to look at again: a page shows what is
+        without asking over and over. Answers at once when there is news since `position`.
+        """
+        return self.execute_unary(
+            request=request,
+            method=MethodInfo(
+                name="WatchChanges",
+                service_name="irisfed.v1.ClusterService",
+                input=WatchChangesRequest,
+                output=WatchChangesResponse,
                 idempotency_level=IdempotencyLevel.UNKNOWN,
                 stream_type=StreamType.UNARY,
             ),

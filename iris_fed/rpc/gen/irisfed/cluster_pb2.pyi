@@ -6,6 +6,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class WatchChangesRequest(_message.Message):
+    __slots__ = ("position", "job_id", "wait_ms")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    position: str
+    job_id: str
+    wait_ms: int
+    def __init__(self, position: _Optional[str] = ..., job_id: _Optional[str] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class WatchChangesResponse(_message.Message):
+    __slots__ = ("position", "root_job_ids", "all_jobs", "peers", "backends")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    ROOT_JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    ALL_JOBS_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    BACKENDS_FIELD_NUMBER: _ClassVar[int]
+    position: str
+    root_job_ids: _containers.RepeatedScalarFieldContainer[str]
+    all_jobs: bool
+    peers: bool
+    backends: bool
+    def __init__(self, position: _Optional[str] = ..., root_job_ids: _Optional[_Iterable[str]] = ..., all_jobs: _Optional[bool] = ..., peers: _Optional[bool] = ..., backends: _Optional[bool] = ...) -> None: ...
+
 class GetClusterInfoRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -79,10 +103,12 @@ class ReadLogsResponse(_message.Message):
     def __init__(self, lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., notice: _Optional[str] = ...) -> None: ...
 
 class ListJobEventsRequest(_message.Message):
-    __slots__ = ("job_id",)
+    __slots__ = ("job_id", "handoff_nonce")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_NONCE_FIELD_NUMBER: _ClassVar[int]
     job_id: str
-    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+    handoff_nonce: str
+    def __init__(self, job_id: _Optional[str] = ..., handoff_nonce: _Optional[str] = ...) -> None: ...
 
 class JobEvent(_message.Message):
     __slots__ = ("time_ms", "kind", "message", "task_index")

@@ -4,7 +4,7 @@ import os
 import pwd
 from collections.abc import Mapping
 
-from iris_fed.backends.local.spawn import Account
+from iris_fed.backends.posix.spawn import Account
 
 ANYBODY = "*"
 

@@ -1,6 +1,6 @@
-"""The launcher's event loop: readable and writable files, dead children, timers. One thread.
+"""A keeper's event loop: readable and writable files, dead children, timers. One thread.
 
-Standard library only: the launcher's.
+Standard library only: it runs beside the tasks.
 """
 
 import heapq

@@ -1,6 +1,5 @@
-"""Where things lie in a local backend's state directory, and how they are written.
+"""Where things lie that belong to attempts, and how they are written.
 
-    launcher.lock, launcher.sock, launcher.log
     attempts/<uid>/attempt.json   whose it is and what it was given; there before its process is
     attempts/<uid>/process.json   how to find its process
     attempts/<uid>/exit.json      how it ended; there only when nothing of it runs any more
@@ -8,7 +7,7 @@
     attempts/<uid>/work/          its working directory
     attempts/<uid>/secrets/       its secret files, until it has ended
 
-Standard library only: the launcher imports it too.
+Standard library only: what runs beside the tasks imports it too.
 """
 
 import contextlib
@@ -18,9 +17,6 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-LOCK = "launcher.lock"
-SOCKET = "launcher.sock"
-LOG = "launcher.log"
 ATTEMPTS = "attempts"
 ATTEMPT = "attempt.json"
 PROCESS = "process.json"

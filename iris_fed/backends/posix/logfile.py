@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iris_fed.backends.base import LogLine, LogPage
-from iris_fed.backends.local.logformat import TIME_RECORD, segment_name, segment_starts, times_name
+from iris_fed.backends.posix.logformat import TIME_RECORD, segment_name, segment_starts, times_name
 
 MAX_LINE_BYTES = 64 * 1024
 """A longer line comes in parts of this size."""

@@ -1,11 +1,9 @@
 """A fork of the launcher that holds one attempt's processes together where no cgroup can.
 
 It is the nearest subreaper above them, so that whatever they do to their sessions, parents and
-environments, they stay its descendants. Standard library only: the launcher's.
+environments, they stay its descendants. Standard library only: it runs beside the tasks.
 """
 
-import contextlib
-import ctypes
 import fcntl
 import json
 import os
@@ -14,25 +12,18 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from iris_fed.backends.local import procfs
-from iris_fed.backends.local.spawn import StartError
+from iris_fed.backends.posix import procfs
+from iris_fed.backends.posix.children import ask_to_end, become_subreaper, reap
+from iris_fed.backends.posix.spawn import StartError
 
 TERMINATE = signal.SIGUSR1
 FORCE = signal.SIGUSR2
 HELD_SIGNALS = {signal.SIGCHLD, TERMINATE, FORCE}
 """Blocked before the fork, so that none is lost before the warden waits for them."""
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_CHILD_SUBREAPER = 36
 _REPORT_FD = 3
 _OUTPUT_FD = 4
 _ROUND_S = 5.0
-
-
-def become_subreaper() -> None:
-    """Orphans below this process become its children. Raises OSError."""
-    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def guard(report_fd: int, output_fd: int, start: Callable[[int], int]) -> NoReturn:
@@ -91,26 +82,6 @@ def _wait_for(main: int) -> tuple[int, int]:
 def _sweep() -> None:
     while not procfs.kill_all(lambda: procfs.descendants(os.getpid()), reap, _ROUND_S):
         continue
-
-
-def ask_to_end(main: int) -> None:
-    """SIGTERM to the group of an attempt's process, waking it should it be stopped."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(main, signal.SIGTERM)
-        os.killpg(main, signal.SIGCONT)
-
-
-def reap() -> dict[int, tuple[int, int]]:
-    """Collect dead children: by pid their wait status and peak resident bytes."""
-    dead: dict[int, tuple[int, int]] = {}
-    while True:
-        try:
-            pid, status, usage = os.wait4(-1, os.WNOHANG)
-        except ChildProcessError:
-            return dead
-        if pid == 0:
-            return dead
-        dead[pid] = (status, usage.ru_maxrss * 1024)
 
 
 def _report(line: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Start one program without a Python in between. Standard library only: the launcher's."""
+"""Start one program without a Python in between. Standard library only: it runs beside the tasks."""
 
 import errno
 import os

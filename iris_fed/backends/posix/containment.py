@@ -1,6 +1,6 @@
-"""The two ways in which the launcher keeps hold of everything that an attempt starts.
+"""The two ways in which an attempt's keeper holds of everything that an attempt starts.
 
-Standard library only: the launcher's.
+Standard library only.
 """
 
 import contextlib
@@ -11,9 +11,10 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from iris_fed.backends.local import cgroup, procfs, warden
-from iris_fed.backends.local.files import Record
-from iris_fed.backends.local.spawn import Account, StartError, spawn
+from iris_fed.backends.posix import cgroup, procfs, warden
+from iris_fed.backends.posix.children import ask_to_end
+from iris_fed.backends.posix.files import Record
+from iris_fed.backends.posix.spawn import Account, StartError, spawn
 
 _START_PATIENCE_MS = 30_000
 _REPORT_BYTES = 4096
@@ -108,7 +109,7 @@ class InCgroup:
         return Death(status, maxrss_bytes)
 
     def ask_to_end(self) -> None:
-        warden.ask_to_end(self.pid)
+        ask_to_end(self.pid)
 
     def force(self) -> None:
         cgroup.kill(self._path)

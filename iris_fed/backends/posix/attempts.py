@@ -1,6 +1,6 @@
-"""The launcher's attempts: started once, watched, limited, ended whole.
+"""A keeper's attempts: started once, watched, limited, ended whole.
 
-Standard library only: the launcher's.
+Standard library only: it runs beside the tasks.
 """
 
 import contextlib
@@ -11,14 +11,14 @@ import time
 import traceback
 from collections.abc import Callable
 
-from iris_fed.backends.local import cgroup, files, procfs
-from iris_fed.backends.local.attempt import Attempt, Limits, Reason
-from iris_fed.backends.local.containment import Containment, InCgroup, Program, UnderWarden
-from iris_fed.backends.local.files import Record
-from iris_fed.backends.local.launcher_loop import Loop
-from iris_fed.backends.local.output import OutputWriter
-from iris_fed.backends.local.spawn import Account, StartError
-from iris_fed.backends.local.warden import reap
+from iris_fed.backends.posix import cgroup, files, procfs
+from iris_fed.backends.posix.attempt import Attempt, Limits, Reason
+from iris_fed.backends.posix.children import reap
+from iris_fed.backends.posix.containment import Containment, InCgroup, Program, UnderWarden
+from iris_fed.backends.posix.files import Record
+from iris_fed.backends.posix.loop import Loop
+from iris_fed.backends.posix.output import OutputWriter
+from iris_fed.backends.posix.spawn import Account, StartError
 
 _SWEEP_FIRST_S = 0.001
 _SWEEP_MOST_S = 0.1
@@ -38,6 +38,8 @@ class Attempts:
         loop: Loop,
         tell: Callable[[Record], None],
         has_output: Callable[[Attempt], None],
+        *,
+        use_cgroups: bool = True,
     ) -> None:
         self.alive: dict[str, Attempt] = {}
         self._loop = loop
@@ -50,7 +52,7 @@ class Attempts:
         self._on_idle: Callable[[], None] = _nothing
         directory = os.stat(".")
         name = f"iris-fed-{directory.st_dev:x}-{directory.st_ino:x}"
-        self._cgroups = cgroup.find_root(name)
+        self._cgroups = cgroup.find_root(name) if use_cgroups else None
 
     def start(self, on_idle: Callable[[], None], on_term: Callable[[], None]) -> None:
         """`on_idle` whenever the last attempt is over."""

@@ -1,6 +1,6 @@
 """A cgroup v2 directory per attempt, where this process may make one: exact, and killed at one blow.
 
-Standard library only: the launcher imports it too.
+Standard library only: it runs beside the tasks.
 """
 
 import contextlib

@@ -1,17 +1,14 @@
-"""One attempt in the launcher: from its process's start to the record of its end.
-
-Standard library only: the launcher's.
-"""
+"""One attempt beside its processes: from its start to the record of its end. Standard library only."""
 
 import os
 import resource
 import signal
 from typing import NamedTuple
 
-from iris_fed.backends.local import procfs
-from iris_fed.backends.local.containment import Containment, Death
-from iris_fed.backends.local.files import Record
-from iris_fed.backends.local.output import OutputWriter
+from iris_fed.backends.posix import procfs
+from iris_fed.backends.posix.containment import Containment, Death
+from iris_fed.backends.posix.files import Record
+from iris_fed.backends.posix.output import OutputWriter
 
 _READ_BYTES = 256 * 1024
 _DRAIN_BYTES = 4 * 1024 * 1024

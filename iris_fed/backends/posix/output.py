@@ -1,12 +1,12 @@
 """The writing side of an attempt's output: bounded, timed, offsets that never shift.
 
-Standard library only: the launcher's. The format is that of `logformat`.
+Standard library only: it runs beside the tasks. The format is that of `logformat`.
 """
 
 import contextlib
 import os
 
-from iris_fed.backends.local.logformat import (
+from iris_fed.backends.posix.logformat import (
     BYTES_PER_TIME_RECORD,
     TAIL_SEGMENTS,
     TIME_RECORD,

@@ -1,4 +1,4 @@
-"""How an attempt's output lies on disk. Standard library only: the launcher imports it too.
+"""How an attempt's output lies on disk. Standard library only: it runs beside the tasks.
 
 Output is a run of segments, each a raw file `output.<start>` beside `output.<start>.times`, where
 `start` is the offset of its first byte in the attempt's whole output. The first segment may grow

@@ -1,6 +1,6 @@
 """What Linux tells about processes: who a pid is, what descends from it, what it uses.
 
-Standard library only: the launcher imports it too.
+Standard library only: it runs beside the tasks.
 """
 
 import contextlib

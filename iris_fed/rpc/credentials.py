@@ -1,0 +1,51 @@
+"""What a caller shows: the command line, the SDK and the way to a peer alike.
+
+`Authorization` is for the controller, `Proxy-Authorization` for a proxy in front of it. No other place sets them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from connectrpc.request import RequestContext
+
+from iris_fed.auth.edge_tokens import EdgeToken, open_edge_token
+from iris_fed.clock import Clock
+from iris_fed.rpc.through_edge import ThroughEdge
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """`bearer` is asked at each call, so that a short-lived token is always fresh; None or "" = show none.
+    `edge` is closed by whoever closes the channel; None = nothing stands in front."""
+
+    bearer: Callable[[], str | None] | None = None
+    edge: EdgeToken | None = None
+
+    @classmethod
+    def of(cls, bearer: str | Callable[[], str] | None, edge: str | None, clock: Clock, *, quiet: bool = True) -> Self:
+        """As a configuration, a context or a program names them: a token or what makes one, and the source of an
+        edge token. `quiet` as of `open_edge_token`. Raises ValueError for what says no source."""
+        source = (lambda: bearer) if isinstance(bearer, str) else bearer
+        return cls(source, open_edge_token(edge, clock, quiet=quiet) if edge else None)
+
+    def interceptors(self) -> list[Any]:
+        """For a client's calls. The edge's comes inside, since it repeats a call."""
+        shown: list[Any] = [] if self.bearer is None else [_ShowBearer(self.bearer)]
+        return shown if self.edge is None else [*shown, ThroughEdge(self.edge)]
+
+    async def close(self) -> None:
+        if self.edge is not None:
+            await self.edge.close()
+
+
+class _ShowBearer:
+    def __init__(self, bearer: Callable[[], str | None]) -> None:
+        self._bearer = bearer
+
+    async def on_start(self, ctx: RequestContext[Any, Any]) -> None:
+        if token := self._bearer():
+            ctx.request_headers["authorization"] = f"Bearer {token}"
+
+    async def on_end(self, _token: None, _ctx: RequestContext[Any, Any], _error: Exception | None, /) -> None:
+        return
