@@ -38,12 +38,29 @@ def load_migrations() -> list[Migration]:
     return sorted(found, key=lambda migration: migration.number)
 
 
+def version_of(tx: Tx, migrations: list[Migration]) -> int:
+    """Number of the last migration that the database has; 0 = it is new. Raises ConfigError as `migrate` does."""
+    if not tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'").fetchone():
+        return 0
+    return max(_checked(tx, migrations), default=0)
+
+
 def migrate(tx: Tx, migrations: list[Migration], now_ms: int) -> list[str]:
     """Apply what is missing; returns the names applied. Raises ConfigError where that is not possible."""
     tx.execute(
         "CREATE TABLE IF NOT EXISTS schema_migrations ("
         " number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_ms INTEGER NOT NULL) STRICT"
     )
+    applied = _checked(tx, migrations)
+    done = []
+    for migration in migrations:
+        if migration.number not in applied:
+            _apply(tx, migration, now_ms)
+            done.append(f"{migration.number:04d}_{migration.name}")
+    return done
+
+
+def _checked(tx: Tx, migrations: list[Migration]) -> set[int]:
     known = {migration.number: migration for migration in migrations}
     applied = {row["number"]: row for row in tx.execute("SELECT * FROM schema_migrations ORDER BY number")}
     for number, row in applied.items():
@@ -57,12 +74,7 @@ def migrate(tx: Tx, migrations: list[Migration], now_ms: int) -> list[str]:
                 f"migration {number:04d}_{row['name']} differs from what this database was made with: "
                 "install the version that matches the database"
             )
-    done = []
-    for migration in migrations:
-        if migration.number not in applied:
-            _apply(tx, migration, now_ms)
-            done.append(f"{migration.number:04d}_{migration.name}")
-    return done
+    return set(applied)
 
 
 def split_statements(sql: str) -> list[str]:

@@ -1,5 +1,6 @@
 """From an empty file to this code's schema, and what is refused on the way."""
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,8 +12,9 @@ from iris_fed.errors import ConfigError
 from iris_fed.store.check import check_database
 from iris_fed.store.connection import connect_sqlite
 from iris_fed.store.db import Tx
+from iris_fed.store.meta import ensure_meta, read_meta
 from iris_fed.store.migrate import Migration, load_migrations, migrate, split_statements
-from iris_fed.store.opening import DATABASE_NAME, open_database
+from iris_fed.store.opening import DATABASE_NAME, KEPT_BEFORE, open_database
 from tests.store.samples import NOON
 
 
@@ -147,3 +149,61 @@ async def test_a_database_whose_changelog_would_miss_something_is_refused(
     with pytest.raises(ConfigError, match=words):
         await open_database(path, "lab", "db-1", NOON)
     assert any(words in problem for problem in check_database(path))
+
+
+def of_older_code(path: Path, count: int) -> None:
+    """A database as the code had it that knew `count` migrations, with a cluster's name."""
+    with contextlib.closing(connect_sqlite(path, NOON, set())) as tx:
+        migrate(tx, load_migrations()[:count], 1)
+        ensure_meta(tx, "lab", "db-1")
+
+
+async def upgraded(path: Path) -> None:
+    db, _ = await open_database(path, "lab", "db-2", NOON)
+    await db.close()
+
+
+def copies(path: Path) -> list[str]:
+    return sorted(one.name for one in path.parent.iterdir() if KEPT_BEFORE in one.name)
+
+
+async def test_before_an_upgrade_the_database_is_kept_and_older_code_can_go_back_to_it(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE_NAME
+    older = len(load_migrations()) - 1
+    of_older_code(path, older)
+    await upgraded(path)
+    kept = path.with_name(f"{DATABASE_NAME}{KEPT_BEFORE}{older:04d}")
+    assert copies(path) == [kept.name]
+    assert kept.stat().st_mode & 0o777 == 0o600
+    with contextlib.closing(connect_sqlite(kept, NOON, set())) as tx:
+        assert len(applied(tx)) == older
+        assert migrate(tx, load_migrations()[:older], 9) == []
+        assert read_meta(tx).database_id == "db-1"
+    before = kept.stat().st_mtime_ns
+    await upgraded(path)
+    assert kept.stat().st_mtime_ns == before, "no upgrade, no copy"
+
+
+async def test_only_the_copy_of_the_latest_upgrade_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE_NAME
+    of_older_code(path, 3)
+    (tmp_path / f"{DATABASE_NAME}{KEPT_BEFORE}0002").write_bytes(b"of long ago")
+    (tmp_path / f".{DATABASE_NAME}{KEPT_BEFORE}0003.draft").write_bytes(b"of a start that was cut off")
+    await upgraded(path)
+    assert copies(path) == [f"{DATABASE_NAME}{KEPT_BEFORE}0003"]
+
+
+async def test_a_new_database_is_not_kept_before_it_is_made(tmp_path: Path) -> None:
+    await upgraded(tmp_path / DATABASE_NAME)
+    assert copies(tmp_path / DATABASE_NAME) == []
+
+
+async def test_without_room_for_the_copy_nothing_is_upgraded(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE_NAME
+    of_older_code(path, 3)
+    # A folder that is not empty stands where the copy would go: no error of permissions stops root.
+    (tmp_path / f"{DATABASE_NAME}{KEPT_BEFORE}0003" / "full").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="no copy of it can be kept"):
+        await upgraded(path)
+    with contextlib.closing(connect_sqlite(path, NOON, set())) as tx:
+        assert len(applied(tx)) == 3

@@ -18,7 +18,7 @@ from iris_fed.backends.posix.ends import parse_end, parse_usage, unseen_end
 from iris_fed.backends.posix.files import Record
 from iris_fed.clock import Clock
 
-_UNKNOWN_END = "exit code unknown: the launcher died"
+_UNKNOWN_END = "exit code unknown: what kept it ended too, as when a container, service or machine is stopped"
 
 log = structlog.get_logger(__name__)
 
