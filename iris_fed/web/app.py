@@ -11,8 +11,9 @@ from starlette.types import ASGIApp
 
 from iris_fed.controller.readiness import Report
 from iris_fed.web.headers import SecurityHeaders
-from iris_fed.web.hosts import LOOPBACK_HOSTS, HostGuard
+from iris_fed.web.hosts import LOOPBACK_HOSTS, STRANGER, HostGuard
 from iris_fed.web.page import page_routes
+from iris_fed.web.prefix import BelowPrefix
 from iris_fed.web.session import SessionGuard
 
 Probe = Callable[[], Awaitable[Report]]
@@ -38,20 +39,21 @@ def build_app(
     async def readyz(request: Request) -> Response:
         report = await ready()
         status = 503 if report.problems else 200
-        if may_read is not None and not await may_read(request):
+        if STRANGER in request.scope or (may_read is not None and not await may_read(request)):
             return PlainTextResponse("not ready\n" if report.problems else "ok\n", status)
         if request.headers.get("accept", "").startswith("application/json"):
             return JSONResponse({"ready": not report.problems, **asdict(report)}, status)
         return PlainTextResponse(_lines(report), status)
 
     routes: list[Route | Mount] = [Route("/healthz", healthz), Route("/readyz", readyz)]
+    probes = [prefix + route.path for route in routes for prefix in ("", path_prefix)]
     routes += [Mount(path, app=app) for path, app in services]
     routes += beside
     routes += page_routes(path_prefix)
+    app: ASGIApp = Starlette(routes=routes)
     if path_prefix:
-        # First, so that a prefix named like one of the page's own addresses is still the prefix.
-        routes = [Mount(path_prefix, routes=routes), *routes]
-    return SecurityHeaders(HostGuard(SessionGuard(Starlette(routes=routes)), own_hosts))
+        app = BelowPrefix(app, path_prefix)
+    return SecurityHeaders(HostGuard(SessionGuard(app), own_hosts, probes))
 
 
 def _lines(report: Report) -> str:

@@ -116,15 +116,19 @@ def is_same_origin(headers: dict[str, str]) -> bool:
         return False
     if site is not None and site.lower() != "same-origin":
         return False
-    return origin is None or _authority(origin) == _authority(f"{urlsplit(origin).scheme}://{headers.get('host', '')}")
+    return origin is None or _is_of_host(origin, headers.get("host", ""))
 
 
-def _authority(url: str) -> tuple[str | None, int | None]:
+def _is_of_host(origin: str, host: str) -> bool:
+    """Whether an origin is the host and port that `host` names; a default port may be left out."""
     try:
-        parts = urlsplit(url)
-        return parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
+        theirs = urlsplit(origin)
+        ours = urlsplit(f"//{host}")
+        default = _DEFAULT_PORTS.get(theirs.scheme)
+        same_port = (theirs.port or default) == (ours.port or default)
     except ValueError:
-        return None, None
+        return False
+    return theirs.hostname is not None and theirs.hostname == ours.hostname and same_port
 
 
 async def _token_in(request: Request) -> str | None:

@@ -67,3 +67,19 @@ def test_what_the_compose_file_names_is_there() -> None:
     assert (DOCKER / build["context"] / build["dockerfile"]).samefile(DOCKER / "Dockerfile")
     for cluster in ("hub", "lab"):
         assert SERVICES[f"{cluster}-keys"]["command"] == [cluster]
+
+
+def test_the_manifest_for_gke_holds_a_configuration_that_is_understood(tmp_path: Path) -> None:
+    documents = list(yaml.safe_load_all((DOCKER.parent / "docs" / "deploy" / "gke.yaml").read_text()))
+    (text,) = [one["data"]["iris-fed.yaml"] for one in documents if one["kind"] == "ConfigMap"]
+    file = tmp_path / "iris-fed.yaml"
+    file.write_text(text)
+    settings = load_settings(file, image_variables())
+    assert [peer.name for peer in settings.peers] == ["lab"]
+    (pod,) = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "StatefulSet"]
+    (container,) = pod["containers"]
+    places = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {str(settings.state_dir), str(Path(image_variables()["IRIS_FED_CONFIG"]).parent), "/keys"} <= places
+    assert settings.shutdown_grace_s < pod["terminationGracePeriodSeconds"]
+    assert container["ports"][0]["containerPort"] == settings.listen.port
+    assert f"USER {pod['securityContext']['runAsUser']}:" in DOCKERFILE

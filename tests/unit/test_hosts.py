@@ -83,7 +83,7 @@ async def test_the_guard_stands_before_every_route() -> None:
 
     app = build_app([("/iris.cluster.ControllerService", service)], ready)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-        for path in ("/healthz", "/readyz", "/iris.cluster.ControllerService/LaunchJob", "/nothing"):
+        for path in ("/iris.cluster.ControllerService/LaunchJob", "/nothing", "/x/healthz", "/readyz/"):
             assert (await client.get(path, headers={"host": "evil.example"})).status_code == 403
             assert (await client.post(path, headers={"origin": "http://evil.example"})).status_code == 403
         assert not asked
@@ -92,6 +92,21 @@ async def test_the_guard_stands_before_every_route() -> None:
         assert (await client.post("/iris.cluster.ControllerService/LaunchJob")).status_code == 204
         assert (await client.get("/readyz")).status_code == 503
         assert len(asked) == 1
+
+
+async def test_a_probe_answers_under_any_name_but_says_no_more_than_ok_or_not() -> None:
+    async def ready() -> Report:
+        return Report(("the disk is full",), (), ())
+
+    app = build_app([], ready, path_prefix="/iris")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://10.1.2.3:8478") as client:
+        for prefix in ("", "/iris"):
+            assert (await client.get(f"{prefix}/healthz")).text == "ok\n"
+            told = await client.get(f"{prefix}/readyz", headers={"accept": "application/json"})
+            assert (told.status_code, told.text) == (503, "not ready\n")
+            known = await client.get(f"{prefix}/readyz", headers={"host": "localhost"})
+            assert known.text == "not ready\nthe disk is full\n"
+        assert (await client.post("/healthz")).status_code == 403
 
 
 @pytest.mark.parametrize(
