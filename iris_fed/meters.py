@@ -13,9 +13,6 @@ class Meters:
     def called(self, method: str, code: str, seconds: float) -> None:
         """An RPC was answered; `code` is Connect's word, `ok` without an error."""
 
-    def denied(self, method: str, code: str) -> None:
-        """An RPC was refused before it was read."""
-
     def handed_off(self, peer: str, seconds: float) -> None:
         """A peer has taken a job, so long after it was submitted here."""
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-PROCESSES = frozenset({"browser", "chaos", "conformance", "e2e"})
+PROCESSES = frozenset({"browser", "chaos", "conformance", "e2e", "slurm"})
 """Their processes would take each other's processor, and time-outs of what they run would tell of that."""
 
 

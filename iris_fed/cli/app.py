@@ -6,7 +6,21 @@ from typing import Annotated
 import typer
 
 from iris_fed import __version__
-from iris_fed.cli import backend, cluster, config, context, database, job, keys, login, peer, setup, token, user
+from iris_fed.cli import (
+    backend,
+    cluster,
+    config,
+    context,
+    dashboard,
+    database,
+    job,
+    keys,
+    login,
+    peer,
+    setup,
+    token,
+    user,
+)
 from iris_fed.cli import serve as serve_command
 from iris_fed.cli.demo.command import demo
 from iris_fed.cli.options import examples
@@ -40,6 +54,7 @@ app.command(
     ),
 )(login.login)
 app.command("logout", epilog=examples("iris-fed logout", "iris-fed logout hub --revoke"))(login.logout)
+app.command("dashboard", epilog=examples("iris-fed dashboard", "iris-fed dashboard --print"))(dashboard.dashboard)
 app.command("demo", epilog=examples("iris-fed demo", "iris-fed demo --once"))(demo)
 
 

@@ -2,6 +2,7 @@
 
 import typer
 
+from iris_fed.cli import backend_check
 from iris_fed.cli.options import Context, Controller, Json, examples
 
 app = typer.Typer(help="Look at the controller's own backends.", no_args_is_help=True)
@@ -10,6 +11,9 @@ app = typer.Typer(help="Look at the controller's own backends.", no_args_is_help
 @app.callback()
 def _noun() -> None:
     """Look at the controller's own backends."""
+
+
+app.command("check", epilog=examples("iris-fed backend check --config iris-fed.yaml"))(backend_check.check)
 
 
 @app.command("list", epilog=examples("iris-fed backend list"))

@@ -1,5 +1,6 @@
 """`iris-fed dashboard`: the controller's page in a browser, signed in."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,7 +47,7 @@ def _is_known_by_proxy(target: "Target") -> bool:
     return bool(target.edge_token) or not target.read_token()
 
 
-def _page_token(target: "Target"):  # type: ignore[no-untyped-def]
+def _page_token(target: "Target") -> "Callable[[Client], Awaitable[str]]":
     async def make(client: "Client") -> str:
         from iris_fed.errors import FailedPrecondition
 

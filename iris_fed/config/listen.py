@@ -63,13 +63,20 @@ class ListenSettings(Section):
     path_prefix: Annotated[str, AfterValidator(_check_path_prefix)] = Field(
         default="",
         max_length=256,
-        description="Path below which a proxy shows this controller, as `/iris`, whether or not the proxy strips it: page "
-        "and RPCs answer there too. Empty = none.",
+        description="Path below which a proxy shows this controller, as `/iris`, whether or not the proxy strips it: "
+        "page and RPCs answer there too. Empty = none.",
     )
     trusted_proxies: list[CidrText] = Field(
         default=[],
         max_length=MAX_NETWORKS,
         description="Proxies whose `X-Forwarded-For` is believed, for the client's address in the log only.",
+    )
+    metrics_port: Whole | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="Port of loopback on which `/metrics` alone is answered, without a credential; 0 = any free "
+        "one, told in the log. Empty = none. On `port` it is answered to who may see the peers.",
     )
 
     @property

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from iris_fed.config.references import resolved
-from iris_fed.config.settings import Settings
+from iris_fed.config.settings import KINDS, Settings, models_of
 from iris_fed.config.yaml_file import Location, read_yaml
 from iris_fed.errors import ConfigError
 
@@ -85,11 +85,18 @@ def _sentences(
 ) -> Iterator[str]:
     found = error.errors(include_url=False, include_context=False, include_input=False)
     for item in found[:_MAX_SHOWN]:
-        where = tuple(part for part in item["loc"] if part != "[key]")
+        where = _without_kind(tuple(part for part in item["loc"] if part != "[key]"))
         subject = f"{'.'.join(map(str, where))}: " if where else ""
         yield f"{_source(where, path, lines, environ)}: {subject}{_words(item['type'], item['msg'], where)}"
     if len(found) > _MAX_SHOWN:
         yield f"and {len(found) - _MAX_SHOWN} more"
+
+
+def _without_kind(where: Location) -> Location:
+    """The library names the kind of a backend that it checked by, which is no key of the file."""
+    if len(where) > 2 and where[0] == "backends" and where[2] in KINDS:
+        return (*where[:2], *where[3:])
+    return where
 
 
 def _source(where: Location, path: Path, lines: Mapping[Location, int], environ: Mapping[str, str]) -> str:
@@ -124,7 +131,7 @@ def _siblings(where: Location) -> list[str]:
         else:
             arguments = get_args(kind)
             kind = arguments[-1] if arguments else None
-    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+    return [name for model in models_of(kind) for name in model.model_fields]
 
 
 def _with_absolute_paths(settings: Settings, base: Path) -> Settings:

@@ -90,6 +90,10 @@ Name = Annotated[str, AfterValidator(_check_name)]
 Secret = Annotated[str, AfterValidator(check_reference)]
 PublicKey = Annotated[str, AfterValidator(check_public_key)]
 AccountName = Annotated[str, Field(min_length=1, max_length=64)]
+Variant = Annotated[str, AfterValidator(_check_variant)]
+Attributes = dict[
+    Annotated[str, AfterValidator(_check_attribute)], Annotated[tuple[str, ...], BeforeValidator(_as_values)]
+]
 Whole = Annotated[int, BeforeValidator(_no_bool)]
 Seconds = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, le=30 * DAY_S)]
 Days = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, le=3_650)]
@@ -194,12 +198,12 @@ class LocalBackendSettings(Section):
     device_type: Literal["cpu", "gpu", "tpu"] | None = Field(
         default=None, description="Advertised `device-type`; absent = `gpu` where devices are declared, else `cpu`."
     )
-    devices: dict[Annotated[str, AfterValidator(_check_variant)], Annotated[Whole, Field(ge=1, le=1_024)]] = Field(
+    devices: dict[Variant, Annotated[Whole, Field(ge=1, le=1_024)]] = Field(
         default={}, description="Chips per device variant, lower case: `{h100: 8}`."
     )
-    attributes: dict[
-        Annotated[str, AfterValidator(_check_attribute)], Annotated[tuple[str, ...], BeforeValidator(_as_values)]
-    ] = Field(default={}, description="What constraints may ask for: `{region: eu, zone: [a, b]}`.")
+    attributes: Attributes = Field(
+        default={}, description="What constraints may ask for: `{region: eu, zone: [a, b]}`."
+    )
     kill_grace_s: Seconds = Field(default=10.0, le=3_600, description="From SIGTERM to SIGKILL, in seconds.")
     output_bytes: Bytes = Field(
         default=67_108_864, ge=65_536, description="Output kept per attempt, in bytes; the middle is dropped."

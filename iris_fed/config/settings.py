@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from iris_fed.config.auth import AuthSettings
@@ -21,6 +22,33 @@ from iris_fed.config.sections import (
     SchedulingSettings,
     Seconds,
 )
+from iris_fed.config.slurm import SlurmBackendSettings
+
+
+def _kind_of(backend: Any) -> str:
+    """A backend that does not say its kind is a local one; what it says wrongly is left to the choice."""
+    kind = backend.get("kind", "local") if isinstance(backend, dict) else getattr(backend, "kind", "local")
+    return str(kind)
+
+
+BackendSettings = Annotated[
+    Annotated[LocalBackendSettings, Tag("local")] | Annotated[SlurmBackendSettings, Tag("slurm")],
+    Discriminator(
+        _kind_of, custom_error_type="unknown_kind", custom_error_message="kind: no engine has this name: local or slurm"
+    ),
+]
+
+
+KINDS = ("local", "slurm")
+
+
+def models_of(annotation: Any) -> tuple[type[BaseModel], ...]:
+    """The sections that a setting of this type may be: several where there is a choice of kinds."""
+    if isinstance(annotation, type):
+        return (annotation,) if issubclass(annotation, BaseModel) else ()
+    if get_origin(annotation) is Annotated or get_origin(annotation) in (Union, UnionType):
+        return tuple(model for part in get_args(annotation) for model in models_of(part))
+    return ()
 
 
 class Settings(BaseSettings):
@@ -53,7 +81,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = Field(default=LimitSettings(), description="Bounds of what a request may hold.")
     scheduling: SchedulingSettings = Field(default=SchedulingSettings(), description="The control loop.")
     retention: RetentionSettings = Field(default=RetentionSettings(), description="How long what is over is kept.")
-    backends: list[LocalBackendSettings] = Field(
+    backends: list[BackendSettings] = Field(
         default=[LocalBackendSettings()],
         max_length=64,
         description="What this controller drives; absent = one local backend, `[]` = nothing runs here.",
@@ -88,6 +116,8 @@ class Settings(BaseSettings):
             yield f"peers: two peers share the address {name}"
         for name in _repeated(backend.id for backend in self.backends):
             yield f"backends: the id {name!r} is used twice"
+        for path in _repeated(str(one.shared_dir) for one in self.backends if isinstance(one, SlurmBackendSettings)):
+            yield f"backends: two backends share the directory {path}"
         own = self.cluster.name
         if any(peer.name == own for peer in self.peers):
             yield f"peers: {own!r} is this cluster itself"

@@ -11,7 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from iris_fed.config.edge_tokens import masked
 from iris_fed.config.references import ENV
-from iris_fed.config.settings import Settings
+from iris_fed.config.settings import KINDS, Settings, models_of
 
 MASK = "********"
 _SECRETS = ("signing_key", "nonce_key")
@@ -57,26 +57,26 @@ def describe() -> str:
 
 def _sections(prefix: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel], str]]:
     for name, field in model.model_fields.items():
-        inner, suffix = _inner_model(field.annotation)
-        if inner is not None:
+        inner, suffix = _inner_models(field.annotation)
+        for number, section in enumerate(inner):
             path = f"{prefix}{name}{suffix}"
-            yield path, inner, field.description or ""
-            yield from _sections(path + ".", inner)
+            # The first kind is the default, the others say so themselves.
+            about = field.description if number == 0 else section.__doc__
+            yield path + (f" kind={KINDS[number]}" if number else ""), section, about or ""
+            yield from _sections(path + ".", section)
 
 
-def _inner_model(kind: Any) -> tuple[type[BaseModel] | None, str]:
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return kind, ""
+def _inner_models(kind: Any) -> tuple[tuple[type[BaseModel], ...], str]:
     origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (list, dict) and isinstance(arguments[-1], type) and issubclass(arguments[-1], BaseModel):
-        return arguments[-1], "[]" if origin is list else ".<name>"
-    return None, ""
+    if origin in (list, dict):
+        return models_of(arguments[-1]), "[]" if origin is list else ".<name>"
+    return models_of(kind) if isinstance(kind, type) else (), ""
 
 
 def _table(path: str, model: type[BaseModel]) -> list[str]:
     rows = ["| setting | type | default | meaning |", "| --- | --- | --- | --- |"]
     for name, field in model.model_fields.items():
-        if path or _inner_model(field.annotation)[0] is None:
+        if path or not _inner_models(field.annotation)[0]:
             rows.append(f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {field.description} |")
     return rows
 

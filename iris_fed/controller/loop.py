@@ -13,11 +13,12 @@ from iris_fed.backends.base import Backend, BackendUnavailable, Owner
 from iris_fed.config.sections import SchedulingSettings
 from iris_fed.controller.attempts import AttemptDriver
 from iris_fed.controller.disk import DiskGuard
-from iris_fed.controller.launching import TaskLink, honours_of
+from iris_fed.controller.launching import Launch, TaskLink, honours_of
 from iris_fed.controller.observe import store_observations
 from iris_fed.controller.placing import Terms, place_waiting
 from iris_fed.controller.recovery import Apply, Recoverer, never_started
 from iris_fed.decide.placement import Place
+from iris_fed.model.ids import parse_task_id
 from iris_fed.model.observed import Ended, Observation
 from iris_fed.model.resources import BackendSummary, without_times
 from iris_fed.model.spec import JobSpec
@@ -121,12 +122,20 @@ class ControlLoop:
         if done.launches:
             # Kept before anything can go wrong: what is committed is started, now or later.
             self._driver.add(done.launches)
+            self._trace(done.launches)
             await self._driver.start_all()
         self._tell_backends()
         if done.full:
             return 0.0
         timer_s = float("inf") if done.next_ms is None else (done.next_ms - self._clock.now_ms()) / 1000
         return max(0.0, timer_s)
+
+    def _trace(self, launches: Iterable[Launch]) -> None:
+        tracing = self._runtime.tracing
+        for launch in launches:
+            uid, task = launch.request.attempt_uid, launch.request.task_id
+            with tracing.span("attempt started", str(parse_task_id(task)[0]), task=task, attempt=uid):
+                tracing.remember(uid)
 
     def _tell_backends(self) -> None:
         shown = without_times(self.local_backends())
@@ -150,6 +159,10 @@ class ControlLoop:
             if batch := self._taken.get(backend.backend_id):
                 await store_observations(self._runtime, batch, pulse.beat)
                 del self._taken[backend.backend_id]
+                for seen in batch:
+                    if isinstance(seen, Ended):
+                        with self._runtime.tracing.span("attempt ended", seen.attempt_uid, end=seen.end.kind.value):
+                            pass
                 self._recoverer.forget(seen.attempt_uid for seen in batch if isinstance(seen, Ended))
                 self.wake()
 

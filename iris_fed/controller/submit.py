@@ -183,6 +183,7 @@ class Submitter:
         raise Aborted(f"{job.job_id} is still stopping; try again in a moment")
 
     async def _start(self, job: Job, replaced_attempts: tuple[str, ...]) -> None:
+        self._runtime.tracing.remember(job.job_id)
         log.info("job.submitted", job=job.job_id, cluster=job.cluster or self._runtime.cluster)
         if job.cluster:
             await self._handoffs.deliver_now(job.cluster, job.nonce)

@@ -111,6 +111,8 @@ class TokenDesk:
 
     def _person(self, caller: Identity, user: str) -> str:
         """Whose tokens are meant, canonical."""
+        if caller.source is Source.SESSION:
+            raise PermissionDenied("a browser's session makes, shows and revokes no tokens; use `iris-fed token`")
         if caller.source not in _PERSONAL:
             raise PermissionDenied(f"{caller.principal} is known by its address only, so it has no tokens")
         own = self._people.canonical(caller.principal)

@@ -116,8 +116,10 @@ def _place_gang(queued: QueuedJob, fitting: "Sequence[_Free]", now_ms: int) -> _
     short = ""
     for backend in sorted({slot.summary.backend_id for slot in fitting}):
         own = [slot for slot in fitting if slot.summary.backend_id == backend]
+        if short := own[0].gate.refusal():
+            continue
         if own[0].gate.queues:
-            if short := own[0].gate.refusal() or _short_of_machines(spec, own, len(tasks)):
+            if short := _short_of_machines(spec, own, len(tasks)):
                 continue
             own[0].gate.pass_one()
             node = own[0].node

@@ -194,6 +194,7 @@ class FeedReader:
         self._timer.on_interruption(anyio.current_time(), plain=plain)
 
     async def _failed(self, error: Exception, asked: float) -> None:
+        self._runtime.meters.call_failed(self._contact.peer, "sync")
         self._full, self._page_cursor = None, ""
         self._interrupted()
         if not isinstance(error, PeerUnreachable | TimeoutError) or getattr(error, "answered", False):

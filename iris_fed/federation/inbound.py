@@ -10,7 +10,7 @@ from iris_fed.decide.bands import check_received_band
 from iris_fed.decide.existing import Existing
 from iris_fed.decide.newjob import new_job, received_from
 from iris_fed.decide.routing import Nowhere, choose_route
-from iris_fed.errors import Aborted, InvalidArgument, NotFound, PermissionDenied, Unavailable
+from iris_fed.errors import Aborted, InvalidArgument, IrisFedError, NotFound, PermissionDenied, Unavailable
 from iris_fed.model.federation import Admission, ReceivedHandle
 from iris_fed.model.ids import is_task_id, parse_job_id
 from iris_fed.model.jobs import Job, JobEvent
@@ -32,10 +32,12 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Admitted:
-    """The id under which it runs here, and the attempts of the job that gave way, whose files may go."""
+    """The id under which it runs here, and the attempts of the job that gave way, whose files may go. `fresh`: it
+    was not here before."""
 
     job_id: str
     replaced_attempts: tuple[str, ...] = ()
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,20 @@ class Inbound:
         if handoff is None:
             raise InvalidArgument("a cluster can only hand jobs off, under its own name", "federation")
         trust = self._authorise(caller, handoff.requester)
+        meters = self._runtime.meters
+        try:
+            admitted = await self._take(submission, handoff, trust)
+        except IrisFedError as error:
+            meters.declined(handoff.requester, error.code.value)
+            raise
+        if admitted.fresh:
+            meters.admitted(handoff.requester)
+        else:
+            meters.duplicate_suppressed(handoff.requester)
+        await self._local.forget(admitted.replaced_attempts)
+        return admitted.job_id
+
+    async def _take(self, submission: Submission, handoff: Handoff, trust: Trust) -> _Admitted:
         known = await self._runtime.db.read(lambda tx: received_by_nonce(tx, handoff.requester, handoff.nonce))
         if known is None:
             submission = await self._keep_bundle(submission, handoff, trust)
@@ -75,10 +91,10 @@ class Inbound:
             self._runtime.signals.publish([outcome.job.uid])
             self._local.wake()
             raise Aborted(f"{outcome.job.job_id} is still stopping; try again in a moment")
+        self._runtime.tracing.remember(outcome.job_id)
         log.info("handoff.admitted", requester=handoff.requester, job=outcome.job_id, nonce=handoff.nonce)
         self._local.wake()
-        await self._local.forget(outcome.replaced_attempts)
-        return outcome.job_id
+        return outcome
 
     async def _keep_bundle(self, submission: Submission, handoff: Handoff, trust: Trust) -> Submission:
         """The bundle's bytes are on disk before a job names them; nobody else's are kept."""
@@ -180,7 +196,7 @@ def _admit(
                 supersede_received(tx, old, now_ms)
                 replaced = tuple(delete_job(tx, old.uid))
     _take_over(tx, submission, handoff, now_ms)
-    return _Admitted(submission.name, replaced)
+    return _Admitted(submission.name, replaced, fresh=True)
 
 
 def _take_over(tx: Tx, submission: Submission, handoff: Handoff, now_ms: int) -> None:

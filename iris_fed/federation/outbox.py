@@ -198,6 +198,13 @@ class Outbox:
         return find
 
     async def _deliver(self, handle: SentHandle, job: Job) -> None:
+        with self._runtime.tracing.span("handoff", handle.job_id, job=handle.job_id, peer=self._peer):
+            await self._try_to_deliver(handle, job)
+
+    async def _try_to_deliver(self, handle: SentHandle, job: Job) -> None:
+        meters = self._runtime.meters
+        if handle.deliveries > 1:
+            meters.redriven(self._peer)
         try:
             submission = await self._submission(handle, job)
             with anyio.fail_after(self._settings.call_timeout_s + len(submission.bundle) / SLOWEST_BYTES_PER_S):
@@ -208,19 +215,23 @@ class Outbox:
                 self._note_refusal(handle, refusal)
                 await self._settle(handle.nonce, lambda h, d, now: handoff.on_refused(h, d, words, now))
             else:
+                meters.call_failed(self._peer, "deliver")
                 error = f"it answered {refusal.code}: {words}"
                 await self._settle(handle.nonce, lambda h, d, now: self._unanswered(h, d, error, False, now))
         except (PeerUnreachable, TimeoutError) as failure:
+            meters.call_failed(self._peer, "deliver")
             error = failure.message if isinstance(failure, PeerUnreachable) else "no answer in time"
             arrived = not isinstance(failure, PeerUnreachable) or failure.arrived
             await self._settle(handle.nonce, lambda h, d, now: self._unanswered(h, d, error, arrived, now))
         else:
+            meters.handed_off(self._peer, max(0, self._runtime.clock.now_ms() - handle.created_ms) / 1000)
             await self._settle(handle.nonce, handoff.on_ack)
 
     def _note_refusal(self, handle: SentHandle, refusal: PeerRefused) -> None:
         words, peer = refusal.message, self._peer
         log.info("handoff.refused", peer=peer, job=handle.job_id, code=refusal.code, words=words)
         self.last_refusal = Refusal(f"{handle.job_id}: {words}", self._runtime.clock.now_ms())
+        self._runtime.meters.refused(peer, refusal.code)
         self._runtime.news.publish(peers=True)
 
     async def _submission(self, handle: SentHandle, job: Job) -> Submission:

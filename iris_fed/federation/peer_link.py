@@ -99,6 +99,7 @@ class PeerLink:
                 with anyio.fail_after(self._settings.heartbeat_timeout_s):
                     backends = await self.client.list_backends()
             except (PeerRefused, PeerUnreachable, TimeoutError) as error:
+                self._runtime.meters.call_failed(self.peer, "heartbeat")
                 await self._contact.failed(error, started)
             else:
                 await self._contact.heard_of(backends)

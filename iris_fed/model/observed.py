@@ -29,7 +29,8 @@ class AttemptEnd:
     EXITED has `exit_code` 0-255. SIGNALED has `signal` and the shell's `exit_code` 128+n. KILLED
     answers our own `kill`. NOT_STARTED is the attempt's own fault (no such program: 127, not
     executable: 126) and will not go better next time. NO_CAPACITY never started and may be placed again.
-    CANCELLED: somebody at the engine ended it, not we. LOST: the engine cannot say; the exit code is unknown. `message` is one sentence for a person.
+    CANCELLED: somebody at the engine ended it, not we. LOST: the engine cannot say; the exit code is
+    unknown. `message` is one sentence for a person.
     """
 
     kind: EndKind

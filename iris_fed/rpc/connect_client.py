@@ -7,6 +7,7 @@ the links between controllers gzip costs more than it saves.
 import asyncio
 import ipaddress
 import os
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -50,6 +51,7 @@ class Channel:
         deadline_s: float = DEFAULT_DEADLINE_S,
         ca_pem: bytes | None = None,
         transport: Transport | None = None,
+        around: Sequence[Any] = (),
     ) -> None:
         self.address = address.rstrip("/")
         self._credentials = credentials or Credentials()
@@ -63,7 +65,7 @@ class Channel:
             "accept_compression": (),
             "send_compression": None,
             "read_max_bytes": MAX_RESPONSE_BYTES,
-            "interceptors": [CancelSafe(), *self._credentials.interceptors()],
+            "interceptors": [*around, CancelSafe(), *self._credentials.interceptors()],
             "http_client": http,
         }
         deadline_ms = int(deadline_s * 1000)

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from connectrpc.code import Code
 from connectrpc.errors import ConnectError
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class ConnectPeer:
-    """`deadline_s` bounds every call but streams."""
+    """`deadline_s` bounds every call but streams. `around`: further interceptors."""
 
     def __init__(
         self,
@@ -48,8 +48,11 @@ class ConnectPeer:
         credentials: Credentials,
         deadline_s: float,
         transport: Transport | None = None,
+        around: Sequence[Any] = (),
     ) -> None:
-        self._channel = Channel(address, credentials=credentials, deadline_s=deadline_s, transport=transport)
+        self._channel = Channel(
+            address, credentials=credentials, deadline_s=deadline_s, transport=transport, around=around
+        )
 
     async def list_backends(self) -> tuple[BackendSummary, ...]:
         answer = await _call(self._channel.controller.list_backends(Controller.ListBackendsRequest()))

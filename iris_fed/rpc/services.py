@@ -1,5 +1,6 @@
 """The RPC services as ASGI applications, by the path under which each is mounted."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from connectrpc.compat import google_protobuf_binary_codec, google_protobuf_json_codec
@@ -18,11 +19,13 @@ enum word or a duration written "3s" too, so that a job would run without what w
 
 
 def build_services(
-    controller: ControllerHandlers, cluster: ClusterHandlers, gate: Gate, audit: AuditLog, request_bytes: int
-) -> list[tuple[str, ASGIApp]]:
-    """`request_bytes` bounds every request body, after decompression too."""
+    controller: ControllerHandlers, cluster: ClusterHandlers, gate: Gate, audit: AuditLog, request_bytes: int,
+    around: Sequence[Any] = (),
+) -> list[tuple[str, ASGIApp]]:  # fmt: skip
+    """`request_bytes` bounds every request body, after decompression too. `around`: interceptors outside of the
+    gate, for what sees every call whoever makes it."""
     common: dict[str, Any] = {
-        "interceptors": (gate, Audit(audit, caller, client), Errors()),
+        "interceptors": (*around, gate, Audit(audit, caller, client), Errors()),
         "read_max_bytes": request_bytes,
         "codecs": CODECS,
     }

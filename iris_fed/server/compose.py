@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
+from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
 from iris_fed.auth.authenticator import ensure_admin_token
@@ -16,6 +17,7 @@ from iris_fed.auth.task_tokens import TaskTokens, ensure_task_key
 from iris_fed.backends.base import Backend, Owner
 from iris_fed.backends.local.backend import LocalBackend
 from iris_fed.backends.local.settings import LocalSettings
+from iris_fed.backends.slurm.backend import SlurmBackend
 from iris_fed.clock import Clock, Entropy, SystemClock, SystemEntropy
 from iris_fed.config import Settings, networks, read_secret
 from iris_fed.config.sections import EDGE_LIMITS, LocalBackendSettings, PeerSettings
@@ -46,11 +48,14 @@ from iris_fed.rpc.cluster_service import ClusterFacts, ClusterHandlers
 from iris_fed.rpc.controller_service import ControllerHandlers, UseCases
 from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.gate import Gate, GateTerms
+from iris_fed.rpc.metered import Metered
 from iris_fed.rpc.peer_client import ConnectPeer
 from iris_fed.rpc.services import build_services
 from iris_fed.rpc.shared import SharedAnswers
 from iris_fed.rpc.sight import Sight
 from iris_fed.server.identity import Identities, build_identities, may_read_health, read_signing_key
+from iris_fed.server.metrics import build_metrics, may_read_metrics, watch_event_loop
+from iris_fed.server.slurm import slurm_settings
 from iris_fed.server.task_accounts import (
     BACKENDS_FOLDER,
     check_task_accounts,
@@ -66,7 +71,10 @@ from iris_fed.store.meta import ClusterMeta
 from iris_fed.store.opening import DATABASE_NAME, open_database
 from iris_fed.store.runtime import Runtime
 from iris_fed.supervise import Loops
+from iris_fed.tracing import Tracing
 from iris_fed.web.app import build_app
+from iris_fed.web.meters import CountingMeters
+from iris_fed.web.metrics import Metrics
 from iris_fed.web.session import SessionRoute
 
 PeerConnector = Callable[[PeerSettings, Callable[[], str]], PeerClient]
@@ -82,6 +90,7 @@ class Parts:
     connect_peer: PeerConnector | None = None
     make_backend: BackendMaker | None = None
     inline_database: bool = False
+    tracing: Tracing = field(default_factory=Tracing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,7 @@ class Controller:
     backends: Mapping[str, Backend]
     meta: ClusterMeta
     news: News
+    metrics: Metrics
 
     def answer_held(self) -> None:
         """Every call that waits for news is answered now: the end is near."""
@@ -126,15 +136,14 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         prepare_state_dir(settings.state_dir)
         stack.callback(StateLock(settings.state_dir).release)
         show_the_way(settings)
-        path, name = settings.state_dir / DATABASE_NAME, settings.cluster.name
-        db, meta = await open_database(path, name, parts.entropy.token(), parts.clock, inline=parts.inline_database)
-        stack.push_async_callback(db.close)
-        loops = Loops(settings.stuck_after_s)
-        runtime = Runtime(db, parts.clock, parts.entropy, JobSignals(), name, meta.database_id, loops)
+        registry = CollectorRegistry()
+        meters = CountingMeters(registry)
+        runtime, meta = await _open_runtime(settings, parts, meters, stack)
+        db, loops = runtime.db, runtime.loops
         if parts.make_backend is None:
             await check_token_holders(settings, runtime)
         backends = _build_backends(settings, parts)
-        owner = Owner(name, meta.database_id, meta.ancestor_ids)
+        owner = Owner(settings.cluster.name, meta.database_id, meta.ancestor_ids)
         tokens = TaskTokens(ensure_task_key(settings.state_dir))
         bundles = BundleStore(settings.state_dir / BUNDLES_FOLDER, settings.limits.bundle_bytes)
         await bundles.repair(db, parts.clock.now_ms())
@@ -144,27 +153,17 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         federation = _build_federation(settings, runtime, loop, bundles, parts, stack)
         feed = ChangeFeed(runtime)
         db.on_changelog(feed.on_changelog)
-        await db.follow_jobs(lambda roots, many: runtime.news.publish(roots, many=many))
         pruner = Pruner(runtime, settings.retention, backends, bundles, feed.heard)
         admin_token = ensure_admin_token(settings.state_dir)
         only_one = "" if parts.make_backend else tasks_as_controller(settings)
         identities = build_identities(settings, runtime, admin_token, tokens, stack, only_one)
         use_cases = _build_use_cases(settings, runtime, _Here(loop, bundles, backends), federation, feed, identities)
         proxies = networks(settings.listen.trusted_proxies)
-        terms = GateTerms(settings.auth.dashboard_reads_content, proxies, settings.limits.calls_per_caller)
         audit = AuditLog(parts.clock)
-        gate = Gate(identities.authenticator, parts.entropy, audit, terms)
         logs = LogReader(runtime, backends, federation, settings.limits.log_page_bytes)
-        facts = ClusterFacts(name, meta.database_id, parts.clock.now_ms())
-        most_bytes = settings.limits.request_bytes + settings.limits.bundle_bytes
-        services = build_services(
-            ControllerHandlers(use_cases),
-            ClusterHandlers(facts, logs, Watcher(runtime.news), use_cases),
-            gate,
-            audit,
-            most_bytes,
-        )
+        services = _build_services(settings, runtime, use_cases, logs, identities, audit)
 
+        stack.push_async_callback(parts.tracing.close)
         # Last, when nothing of the configuration can be refused any more: a backend starts processes.
         for backend in backends.values():
             await backend.start(owner)
@@ -178,12 +177,56 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         if identities.keys is not None:
             group.start_soon(loops.supervise, "iap-keys", identities.keys.run)
         ready, may_read = Readiness(runtime, disk, loop.notes).report, may_read_health(identities.authenticator)
-        prefix = settings.listen.path_prefix
-        beside = [SessionRoute(identities.authenticator, audit, prefix, proxies).route()]
+        if not parts.inline_database:
+            group.start_soon(watch_event_loop, meters)
+        metrics, prefix = build_metrics(registry, runtime, federation, feed), settings.listen.path_prefix
+        beside = [
+            SessionRoute(identities.authenticator, audit, prefix, proxies).route(),
+            metrics.route(may_read_metrics(identities.authenticator)),
+        ]
         asgi = build_app(services, ready, settings.listen.own_hosts, may_read, prefix, beside)
-        controller = Controller(asgi, admin_token, db, federation, feed, loop, backends, meta, runtime.news)
+        controller = Controller(asgi, admin_token, db, federation, feed, loop, backends, meta, runtime.news, metrics)
         yield controller
         controller.answer_held()
+
+
+async def _open_runtime(
+    settings: Settings, parts: Parts, meters: CountingMeters, stack: AsyncExitStack
+) -> tuple[Runtime, ClusterMeta]:
+    path, name = settings.state_dir / DATABASE_NAME, settings.cluster.name
+    db, meta = await open_database(path, name, parts.entropy.token(), parts.clock, inline=parts.inline_database)
+    stack.push_async_callback(db.close)
+    runtime = Runtime(
+        db,
+        parts.clock,
+        parts.entropy,
+        JobSignals(),
+        name,
+        meta.database_id,
+        loops=Loops(settings.stuck_after_s),
+        news=News(),
+        meters=meters,
+        tracing=parts.tracing,
+    )
+    db.on_commit(meters.committed)
+    await db.follow_jobs(lambda roots, many: runtime.news.publish(roots, many=many))
+    return runtime, meta
+
+
+def _build_services(
+    settings: Settings, runtime: Runtime, use_cases: UseCases, logs: LogReader, identities: Identities, audit: AuditLog
+) -> list[tuple[str, ASGIApp]]:
+    proxies, limits = networks(settings.listen.trusted_proxies), settings.limits
+    terms = GateTerms(settings.auth.dashboard_reads_content, proxies, limits.calls_per_caller)
+    facts = ClusterFacts(settings.cluster.name, runtime.database_id, runtime.clock.now_ms())
+    return build_services(
+        ControllerHandlers(use_cases),
+        ClusterHandlers(facts, logs, Watcher(runtime.news), use_cases),
+        Gate(identities.authenticator, runtime.entropy, audit, terms),
+        audit,
+        limits.request_bytes + limits.bundle_bytes,
+        [Metered(runtime.meters), *runtime.tracing.interceptors(client=False)],
+    )
 
 
 def _build_use_cases(
@@ -227,7 +270,10 @@ def _build_backends(settings: Settings, parts: Parts) -> dict[str, Backend]:
         return LocalBackend(local_settings(backend), settings.state_dir / BACKENDS_FOLDER / backend.id, parts.clock)
 
     make = parts.make_backend or local
-    return {backend.id: make(backend) for backend in settings.backends}
+    return {
+        backend.id: SlurmBackend(slurm_settings(backend), parts.clock) if backend.kind == "slurm" else make(backend)
+        for backend in settings.backends
+    }
 
 
 def local_settings(backend: LocalBackendSettings) -> LocalSettings:
@@ -265,7 +311,8 @@ def _build_federation(
 
     def over_http(peer: PeerSettings, token: Callable[[], str]) -> PeerClient:
         shown = Credentials.of(token, peer.edge_token, runtime.clock)
-        return ConnectPeer(peer.address, shown, settings.federation.call_timeout_s)
+        around = parts.tracing.interceptors(client=True)
+        return ConnectPeer(peer.address, shown, settings.federation.call_timeout_s, around=around)
 
     connect = parts.connect_peer or over_http
     links = []

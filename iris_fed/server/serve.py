@@ -8,7 +8,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 
 import uvicorn
@@ -16,7 +16,8 @@ import uvloop
 
 from iris_fed.config import Settings, networks
 from iris_fed.errors import ConfigError
-from iris_fed.server.compose import Controller, running_controller
+from iris_fed.server.compose import Controller, Parts, running_controller
+from iris_fed.server.traces import open_tracing
 from iris_fed.telemetry import configure_logging, get_logger
 from iris_fed.web.connections import Connections
 from iris_fed.web.http_protocol import bounded_by
@@ -26,6 +27,8 @@ URL_FILE = "controller.url"
 KEEP_ALIVE_S = 120
 """Above the idle time of our clients' pools (60 s), so that no call meets a connection being closed."""
 BACKLOG = 512
+METRICS_HOST = "127.0.0.1"
+METRICS_CONNECTIONS = 16
 REQUESTS_SHARE = 0.7
 """Of the grace of a shutdown."""
 
@@ -40,7 +43,7 @@ def run(settings: Settings, *, exit_on_stdin_eof: bool = False) -> int:
     # Whatever is written in the state directory is this user's alone; tasks get their usual mask back.
     os.umask(0o077)
     configure_logging(settings.log.level, settings.log.format)
-    listener = _bind(settings)
+    listener = _bind(settings.listen.host, settings.listen.port, "listen.port")
     stop = _Stop(settings.shutdown_grace_s)
     with contextlib.closing(listener), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
@@ -102,7 +105,8 @@ async def _serve(settings: Settings, listener: socket.socket, stop: _Stop, exit_
     stop.starting(asyncio.current_task())
     _stop_on_signals(stop, exit_on_stdin_eof)
     log.debug("controller.starting", cluster=settings.cluster.name)
-    async with running_controller(settings, url) as controller:
+    parts = Parts(tracing=open_tracing(settings.cluster.name, os.environ))
+    async with running_controller(settings, url, parts) as controller:
         streams = Streams(controller.asgi)
         server = _Server(
             uvicorn.Config(
@@ -122,8 +126,38 @@ async def _serve(settings: Settings, listener: socket.socket, stop: _Stop, exit_
         stop.serving(server, partial(_end_what_is_held, controller, streams))
         _write_url(settings, url)
         log.info("controller.serving", cluster=settings.cluster.name, url=url, database=controller.meta.database_id)
-        await server.serve(sockets=[listener])
+        async with _metrics_served(settings, controller):
+            await server.serve(sockets=[listener])
     log.info("controller.stopped", cluster=settings.cluster.name)
+
+
+@contextlib.asynccontextmanager
+async def _metrics_served(settings: Settings, controller: Controller) -> AsyncIterator[None]:
+    """On a port of loopback of their own, where there is one."""
+    port = settings.listen.metrics_port
+    if port is None:
+        yield
+        return
+    with contextlib.closing(_bind(METRICS_HOST, port, "listen.metrics_port")) as listener:
+        server = _Server(
+            uvicorn.Config(
+                controller.metrics.alone(),
+                http=bounded_by(Connections(METRICS_CONNECTIONS, METRICS_CONNECTIONS)),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        log.info("metrics.serving", url=f"http://{METRICS_HOST}:{listener.getsockname()[1]}/metrics")
+        serving = asyncio.create_task(server.serve(sockets=[listener]), name="metrics")
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await serving
 
 
 def _connections(settings: Settings) -> Connections:
@@ -141,8 +175,7 @@ def _end_what_is_held(controller: Controller, streams: Streams) -> None:
     streams.stop()
 
 
-def _bind(settings: Settings) -> socket.socket:
-    host, port = settings.listen.host, settings.listen.port
+def _bind(host: str, port: int, setting: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -152,7 +185,7 @@ def _bind(settings: Settings) -> socket.socket:
         listener.close()
         raise ConfigError(
             f"cannot listen on {host}:{port}: {error.strerror}; is another controller running? "
-            "Set listen.port to another port, or to 0 for any free one"
+            f"Set {setting} to another port, or to 0 for any free one"
         ) from error
     return listener
 

@@ -8,6 +8,7 @@ from iris_fed.auth.identity import Role
 from iris_fed.backends.posix.accounts import NoAccount, find_account
 from iris_fed.config import Settings
 from iris_fed.config.sections import LocalBackendSettings
+from iris_fed.config.slurm import SlurmBackendSettings
 from iris_fed.controller.tokens import MAX_TOKENS
 from iris_fed.errors import ConfigError
 from iris_fed.store.runtime import Runtime
@@ -58,7 +59,7 @@ def tasks_as_controller(settings: Settings) -> str:
 def show_the_way(settings: Settings) -> None:
     """Tasks under other accounts pass through the state directory to their own place; all else in it is closed
     to them. Raises ConfigError when they could not even get there."""
-    if all(backend.run_as is None for backend in settings.backends):
+    if all(backend.run_as is None for backend in settings.backends if backend.kind == "local"):
         return
     state_dir = settings.state_dir.absolute()
     for folder in state_dir.parents:
@@ -76,7 +77,7 @@ def show_the_way(settings: Settings) -> None:
     state_dir.chmod(0o711)
 
 
-def _check_run_as(backend: LocalBackendSettings) -> None:
+def _check_run_as(backend: LocalBackendSettings | SlurmBackendSettings) -> None:
     if os.geteuid() != 0:
         raise ConfigError(
             f"backends.{backend.id}.run_as: only a controller that runs as root can start tasks as others"

@@ -81,7 +81,8 @@ async def measure(cluster: Cluster, count: int, seconds: float) -> None:
         for run in runs:
             run.cancel()
         await asyncio.gather(*runs, return_exceptions=True)
-        waits = sorted((page.shown[job] - at) * 1000 for page in pages for job, at in ended.items() if job in page.shown)
+        seen = [(page.shown.get(job), at) for page in pages for job, at in ended.items()]
+        waits = sorted((shown - at) * 1000 for shown, at in seen if shown is not None)
         missed = len(pages) * len(ended) - len(waits)
         show(f"end committed until a page shows it: p50 {statistics.median(waits):.0f} ms, ")
         show(f"  p95 {waits[int(len(waits) * 0.95)]:.0f} ms, most {waits[-1]:.0f} ms; {missed} never shown")
@@ -96,8 +97,7 @@ async def _jobs(client: Client, seconds: float) -> dict[str, float]:
     while time.perf_counter() < deadline:
         started, number = time.perf_counter(), number + 1
         job_id = await client.submit(command_job(["true"], name=f"busy-{number}", cpu_millicores=100))
-        while (await client.job_states([job_id])).get(job_id, 0) < 4:
-            await asyncio.sleep(0.01)
+        await until_ended(client, [job_id])
         ended[job_id] = time.perf_counter()
         await asyncio.sleep(max(0.0, JOB_EVERY_S - (time.perf_counter() - started)))
     return ended

@@ -9,15 +9,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from iris_fed.backends.base import AttemptEnd, Backend, Building, Ended, EndKind, LaunchRequest, Owner, Running, Sampled
+from iris_fed.backends.base import (
+    AttemptEnd,
+    Backend,
+    Building,
+    Ended,
+    EndKind,
+    LaunchRequest,
+    Owner,
+    Queued,
+    Running,
+    Sampled,
+)
 from iris_fed.backends.local.backend import LocalBackend
 from iris_fed.backends.local.client import wait_for_exit
 from iris_fed.backends.local.settings import LocalSettings
 from iris_fed.backends.posix import cgroup, procfs
 from iris_fed.backends.posix.files import ATTEMPTS, SECRETS
 from iris_fed.backends.scripted import ScriptedBackend, ScriptedEngine
+from iris_fed.backends.slurm.backend import SlurmBackend
+from iris_fed.backends.slurm.settings import SlurmSettings
 from iris_fed.clock import SystemClock
 from iris_fed.model.resources import Resources
+from tests.slurm.real import Slurm, poll
 
 OWNER = Owner("hub", "db-1")
 OUTPUT_BYTES = 64 * 1024
@@ -55,6 +69,7 @@ class Witness:
     """Observes one backend from the start, and waits for what must come."""
 
     def __init__(self, backend: Backend) -> None:
+        self.queued: dict[str, Queued] = {}
         self.building: dict[str, Building] = {}
         self.running: dict[str, Running] = {}
         self.ended: dict[str, Ended] = {}
@@ -62,6 +77,10 @@ class Witness:
         self.order: dict[str, list[str]] = {}
         self._news = asyncio.Condition()
         self._task = asyncio.create_task(self._observe(backend))
+
+    async def until_queued(self, uid: str) -> Queued:
+        await self._until(lambda: uid in self.queued)
+        return self.queued[uid]
 
     async def until_running(self, uid: str) -> Running:
         await self._until(lambda: uid in self.running)
@@ -93,6 +112,8 @@ class Witness:
                 uid = observation.attempt_uid
                 self.order.setdefault(uid, []).append(type(observation).__name__)
                 match observation:
+                    case Queued():
+                        self.queued[uid] = observation
                     case Building():
                         self.building[uid] = observation
                     case Running():
@@ -232,6 +253,7 @@ class LocalHarness(Harness):
         self._strings: dict[str, int] = {}
         self._spoken = 0
         self._opened: list[LocalBackend] = []
+        self._backends: list[Backend] = []
 
     def puppet(self, uid: str, *, ignores_term: bool = False, **asked: object) -> LaunchRequest:
         strings = self.folder / f"strings-{uid}"
@@ -310,6 +332,37 @@ class LocalHarness(Harness):
         await last.destroy()
         for string in self._strings.values():
             os.close(string)
+        left = [pid for pid in self.processes() if not wait_for_exit(pid, PATIENCE_S)]
+        assert not left, [_command(pid) for pid in left]
+
+
+class SlurmHarness(LocalHarness):
+    """Real jobs of a real Slurm."""
+
+    def __init__(self, folder: Path, slurm: Slurm, settings: SlurmSettings) -> None:
+        super().__init__(folder, LocalSettings())
+        self.slurm = slurm
+        self.state_dir = settings.shared_dir
+        self._slurm_settings = settings
+
+    def _make(self) -> Backend:
+        return SlurmBackend(self._slurm_settings, SystemClock())
+
+    async def open(self, owner: Owner = OWNER) -> tuple[Backend, Witness]:
+        backend, witness = await super().open(owner)
+        self._backends.append(backend)
+        return backend, witness
+
+    async def _end_world(self) -> None:
+        for backend in self._backends:
+            await backend.close()
+        for string in self._strings.values():
+            os.close(string)
+        await asyncio.to_thread(self._empty)
+
+    def _empty(self) -> None:
+        self.slurm.empty()
+        poll(lambda: set(self.slurm.states().values()) == {"idle"}, "Slurm is idle")
         left = [pid for pid in self.processes() if not wait_for_exit(pid, PATIENCE_S)]
         assert not left, [_command(pid) for pid in left]
 

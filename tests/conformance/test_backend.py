@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from iris_fed.backends.base import Backend, EndKind, LogLine, Owner, Running
+from iris_fed.backends.base import Backend, EndKind, Intake, LogLine, Owner, Running
 from iris_fed.model.resources import Device, DeviceKind, Resources
 from tests.conformance.harness import NO_PROGRAM, OUTPUT_BYTES, PATIENCE_S, Harness, Witness, request
 
@@ -68,8 +68,9 @@ class TestEnds:
         backend, witness = await harness.open()
         await backend.launch(harness.puppet("a"))
         await finish(harness, witness, "a")
-        told = [kind for kind in witness.order["a"] if kind != "Sampled"]
+        told = [kind for kind in witness.order["a"] if kind not in ("Sampled", "Queued")]
         assert told == ["Running", "Ended"]
+        assert "Queued" not in witness.order["a"][1:]
 
     async def test_a_program_that_is_not_there_never_starts(self, harness: Harness) -> None:
         backend, witness = await harness.open()
@@ -407,3 +408,30 @@ class TestForget:
         await backend.forget("a")
         await finish(harness, witness, "a", 2)
         assert witness.ended["a"].end.exit_code == 2
+
+
+class TestGangs:
+    async def test_members_of_a_gang_are_started_together_and_once(self, harness: Harness) -> None:
+        backend, witness = await harness.open()
+        members = [harness.puppet(uid) for uid in ("a", "b")]
+        await asyncio.gather(backend.launch_gang(members), backend.launch_gang(members))
+        for uid, code in (("a", 3), ("b", 4)):
+            await finish(harness, witness, uid, code)
+            assert witness.ended[uid].end.exit_code == code
+            assert harness.runs(uid) == 1
+
+    async def test_a_killed_gang_ends_whole(self, harness: Harness) -> None:
+        backend, witness = await harness.open()
+        await backend.launch_gang([harness.puppet(uid) for uid in ("a", "b")])
+        for uid in ("a", "b"):
+            await witness.until_running(uid)
+        for uid in ("a", "b"):
+            await backend.kill(uid)
+        for uid in ("a", "b"):
+            assert (await witness.until_ended(uid)).end.kind is EndKind.KILLED
+
+
+class TestIntake:
+    async def test_without_a_queue_of_its_own_an_engine_takes_what_is_free(self, harness: Harness) -> None:
+        backend, _ = await harness.open()
+        assert backend.intake() == Intake()

@@ -11,8 +11,6 @@ from tests.federation.callers import post, signing, token_of
 from tests.federation.world import Cluster, World
 
 WHOAMI = "iris.cluster.ControllerService/GetCurrentUser"
-JSON = {"content-type": "application/json"}
-SAME = {"sec-fetch-site": "same-origin"}
 
 
 async def send(cluster: Cluster, method: str, body: bytes = b"", **headers: str) -> tuple[int, str, str]:
@@ -38,7 +36,7 @@ async def test_a_token_goes_in_and_a_cookie_that_no_script_reads_comes_out(world
     assert (morsel["httponly"], morsel["samesite"], morsel["path"], morsel["secure"]) == (True, "strict", "/", "")
     assert 0 < int(morsel["max-age"]) <= 12 * 3600
     shown = f"iris_fed_session={morsel.value}"
-    assert await post(hub, WHOAMI, cookie=shown, **{"sec_fetch_site": "same-origin"}) == ("", "")
+    assert await post(hub, WHOAMI, cookie=shown, sec_fetch_site="same-origin") == ("", "")
     assert (await post(hub, WHOAMI))[0] == "unauthenticated"
 
 
@@ -46,8 +44,13 @@ async def test_a_page_from_elsewhere_cannot_use_the_cookie(world: World) -> None
     hub = await world.add("hub")
     shown = (await sign_in(hub, hub.running.admin_token)).partition(";")[0]
     port = int(hub.url.rpartition(":")[2])
-    for headers in ({}, {"sec_fetch_site": "same-site"}, {"origin": f"http://127.0.0.1:{port + 1}"}):
-        code, words = await post(hub, WHOAMI, cookie=shown, **headers)
+    told: list[dict[str, str]] = [
+        {},
+        {"sec_fetch_site": "same-site"},
+        {"origin": f"http://127.0.0.1:{port + 1}"},
+    ]
+    for headers in told:
+        code, words = await post(hub, WHOAMI, b"{}", cookie=shown, **headers)
         assert code == "http 403"
         assert "own page" in words or "from elsewhere" in words
     assert await post(hub, WHOAMI, cookie=shown, origin=hub.url) == ("", "")
@@ -94,3 +97,13 @@ async def test_who_signed_in_is_written_down(world: World) -> None:
     (line,) = [event for event in events if event["event"] == "audit"]
     assert (line["outcome"], line["role"], line["source"]) == ("allowed", "admin", "session")
     assert hub.running.admin_token not in str(events)
+
+
+async def test_a_session_makes_and_shows_no_tokens(world: World, tmp_path: Path) -> None:
+    hub = await world.add("hub", auth=signing(world, "hub", tmp_path))
+    shown = (await sign_in(hub, hub.running.admin_token)).partition(";")[0]
+    for method, body in (("CreateUserToken", b"{}"), ("ListUserTokens", b'{"user": "alice"}')):
+        called = f"irisfed.v1.ClusterService/{method}"
+        code, words = await post(hub, called, body, cookie=shown, origin=hub.url)
+        assert code == "permission_denied"
+        assert "session" in words

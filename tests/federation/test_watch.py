@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from connectrpc.errors import ConnectError
 
+from iris_fed.client import Client
 from iris_fed.rpc.gen.irisfed import cluster_pb2
 from tests.federation.callers import person, signing, task_token, token_of, with_headers
 from tests.federation.world import (
@@ -140,6 +141,21 @@ async def test_a_task_hears_of_its_own_tree_alone(world: World) -> None:
     await hub.client.cancel(own)
     answer = await page.until(root=own)
     assert other not in answer.root_job_ids
+
+
+async def test_lists_that_are_shared_show_each_caller_its_own_writes_at_once(world: World, tmp_path: Path) -> None:
+    hub = await world.add("hub", auth=signing(world, "hub", tmp_path) | {"users_see_all": False})
+    alice, bob = await person(hub, "alice"), await person(hub, "bob")
+
+    async def shown(client: Client) -> set[str]:
+        return {job.job_id async for job in client.list_jobs()}
+
+    for number in range(10):
+        mine = await alice.submit(cpu_job(f"job-{number}"))
+        theirs = await bob.submit(cpu_job(f"job-{number}"))
+        seen = await asyncio.gather(*(shown(client) for client in (alice, bob, alice, hub.client)))
+        assert [mine in one for one in seen] == [True, False, True, True]
+        assert [theirs in one for one in seen] == [False, True, False, True]
 
 
 async def test_many_tabs_of_one_person_take_no_place_of_its_other_calls(world: World) -> None:

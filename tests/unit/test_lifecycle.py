@@ -10,7 +10,7 @@ from iris_fed.decide.draft import Draft
 from iris_fed.decide.newjob import child_of, handed_to, new_job, received_from
 from iris_fed.model.constraints import Constraint, Op
 from iris_fed.model.jobs import Task
-from iris_fed.model.observed import AttemptEnd, Ended, EndKind, Running, Sampled
+from iris_fed.model.observed import AttemptEnd, Ended, EndKind, Queued, Running, Sampled
 from iris_fed.model.resources import Usage
 from iris_fed.model.spec import JobSpec, Submission
 from iris_fed.model.states import Band, JobState, PeerStatus, TaskState
@@ -317,3 +317,26 @@ def test_children_end_with_their_parent() -> None:
     end(over, start(over), OK)
     lifecycle.end_with_parent(over, parent, 5_000)
     assert over.job.state is JobState.SUCCEEDED
+
+
+def test_what_an_engines_queue_waits_for_is_told_until_it_starts() -> None:
+    draft = fresh()
+    attempt = lifecycle.assign(draft, 0, "u", "slurm", "", 2_000)
+    lifecycle.on_queued(draft, (0, attempt.number), Queued("u", "for machines to become free"))
+    reason = "waiting in the queue of slurm: for machines to become free"
+    assert (draft.job.state, draft.job.pending_reason, draft.tasks[0].pending_reason) == (
+        JobState.PENDING,
+        reason,
+        reason,
+    )
+    lifecycle.on_running(draft, (0, attempt.number), Running("u", 2_500, "n1"), 2_500)
+    assert (draft.job.pending_reason, draft.tasks[0].pending_reason) == ("", "")
+    lifecycle.on_queued(draft, (0, attempt.number), Queued("u", "late news"))
+    assert draft.tasks[0].pending_reason == ""
+
+
+def test_an_attempt_that_somebody_at_the_engine_cancelled_is_a_failure_in_its_words() -> None:
+    draft = fresh()
+    end(draft, start(draft), AttemptEnd(EndKind.CANCELLED, message="was cancelled in Slurm"))
+    assert (draft.job.state, draft.job.error) == (JobState.FAILED, "task 0 was cancelled in Slurm")
+    assert draft.tasks[0].failure_count == 1

@@ -294,3 +294,51 @@ def test_nothing_is_held_for_a_job_that_no_place_here_could_host() -> None:
     jobs = [job(1, asks(cpus=99), band=Band.SYSTEM), job(2, asks())]
     plan = choose_places(queues(jobs), [place("p", node("n", cpus=4))], 10_000, Patience(10, 1_000))
     assert placed(plan) == [(2, 0, "n")]
+
+
+def engine(room: int | None, closed: str = "", machines: int = 2, gpus: int = 8) -> Place:
+    """An engine with a queue of its own: equal machines, all of them busy."""
+    total = NodeShape(64_000, 512 * GIB, {"h100": gpus})
+    busy = NodeFree("", 0, 0, {"h100": 0}, total, machines)
+    return replace(place("slurm", busy, largest=total), queue_room=room, closed=closed)
+
+
+def test_an_engine_with_a_queue_takes_what_is_not_free_as_far_as_its_queue_has_room() -> None:
+    plan = choose_places(queues([job(1, asks(gpus=8), replicas=5)]), [engine(3)], 0, at_most(10))
+    assert [one.task_index for one in plan.placed] == [0, 1, 2]
+    (reason,) = plan.waiting.values()
+    assert "as many jobs as may wait in the queue of slurm (max_pending)" in reason
+
+
+def test_without_a_queue_the_same_machines_take_nothing() -> None:
+    assert not choose_places(queues([job(1, asks(gpus=8))]), [engine(None)], 0, at_most(10)).placed
+
+
+def test_what_no_machine_of_the_engine_could_run_is_not_put_into_its_queue() -> None:
+    plan = choose_places(queues([job(1, asks(gpus=9))]), [engine(3)], 0, at_most(10))
+    assert not plan.placed
+    assert "9 x h100, its largest node has 8" in next(iter(plan.waiting.values()))
+
+
+def test_a_place_where_one_need_not_wait_is_better_than_a_queue() -> None:
+    free = place("here", node("n1", h100=8))
+    plan = choose_places(queues([job(1, asks(gpus=8), replicas=2)]), [engine(3), free], 0, at_most(10))
+    assert [one.backend_id for one in plan.placed] == ["here", "slurm"]
+
+
+def test_a_gang_takes_one_place_in_the_queue_and_only_if_the_machines_could_run_it_at_once() -> None:
+    fits, too_many = gang(1, asks(gpus=4), replicas=4), gang(2, asks(gpus=8), replicas=3, at=1)
+    plan = choose_places(queues([fits, too_many]), [engine(1)], 0, at_most(10))
+    assert [one.job_uid for one in plan.placed] == [1, 1, 1, 1]
+    reason = next(iter(plan.waiting.values()))
+    assert "as many jobs as may wait" in reason
+    plan = choose_places(queues([too_many]), [engine(1)], 0, at_most(10))
+    assert "of 3 replicas that start at once 2 fit" in next(iter(plan.waiting.values()))
+
+
+def test_an_engine_that_cannot_be_asked_takes_nothing_and_the_job_says_why() -> None:
+    for room in (5, None):
+        for one in (job(1, asks()), gang(1, asks(), replicas=2)):
+            plan = choose_places(queues([one]), [engine(room, "Slurm cannot be asked: no answer")], 0, at_most(10))
+            assert not plan.placed
+            assert "Slurm cannot be asked: no answer" in next(iter(plan.waiting.values()))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from iris_fed.auth.federation_tokens import FederationSigner
+from iris_fed.auth.iap import HEADER
 from iris_fed.auth.identity import Role, Source
 from iris_fed.auth.session import COOKIE, MAX_SESSION_S
 from iris_fed.auth.user_tokens import UserTokenSigner
@@ -12,8 +13,7 @@ from iris_fed.clock import SystemEntropy
 from iris_fed.errors import Unauthenticated
 from iris_fed.model.tokens import UserToken
 from iris_fed.web.session import is_same_origin
-
-from tests.unit.test_authenticator import CLOCK, GATE, GOOGLE, HEADER, KEY, TASKS, TOKEN, TOKENS, behind_iap
+from tests.unit.test_authenticator import CLOCK, GATE, GOOGLE, KEY, TASKS, TOKEN, TOKENS, behind_iap
 
 
 def cookie(value: str) -> dict[str, str]:

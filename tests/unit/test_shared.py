@@ -13,12 +13,14 @@ class Source:
     def __init__(self) -> None:
         self.revision = 0
         self.asked = 0
+        self.began = asyncio.Event()
         self.gate = asyncio.Event()
         self.gate.set()
         self.error: Exception | None = None
 
     async def read(self) -> int:
         self.asked += 1
+        self.began.set()
         found = self.revision
         await self.gate.wait()
         if self.error:
@@ -49,8 +51,7 @@ async def test_all_who_ask_between_two_changes_share_one_computation(source: Sou
 async def test_after_a_change_nobody_is_told_what_was_before_it(source: Source, shared: SharedAnswers) -> None:
     source.gate.clear()
     early = asyncio.create_task(shared.get("k", source.read))
-    while not source.asked:
-        await asyncio.sleep(0)
+    await source.began.wait()
     source.revision += 1
     late = asyncio.create_task(shared.get("k", source.read))
     await asyncio.sleep(0)

@@ -120,7 +120,8 @@ async def test_a_stop_lets_go_who_waits_and_who_comes_later() -> None:
 def test_no_position_ever_misses_a_change(changes: list[tuple[int, bool, float]], asked_after: int) -> None:
     clock = HandClock()
     news = News(clock)
-    position, expected = 0, set()
+    expected: set[str] = set()
+    position = 0
     for number, (job, peers, pause) in enumerate(changes):
         if number == asked_after:
             news.since(0)

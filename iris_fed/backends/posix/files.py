@@ -11,6 +11,7 @@ Standard library only: what runs beside the tasks imports it too.
 """
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -41,11 +42,20 @@ def attempt_folder(state_dir: str, uid: str) -> str:
 def read_record(path: str) -> Record | None:
     """None when there is no such file or it is not one of ours."""
     try:
-        with open(path, encoding="utf-8") as stream:
+        with open(path, encoding="utf-8", opener=open_no_link) as stream:
             record = json.load(stream)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return None
     return record if isinstance(record, dict) else None
+
+
+def open_no_link(path: str, flags: int) -> int:
+    """For `open`: what a task put in the place of a file leads nowhere. Raises OSError."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def write_record(folder: str, name: str, record: Record, durable: bool) -> None:

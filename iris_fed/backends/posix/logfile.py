@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iris_fed.backends.base import LogLine, LogPage
+from iris_fed.backends.posix.files import open_no_link
 from iris_fed.backends.posix.logformat import TIME_RECORD, segment_name, segment_starts, times_name
 
 MAX_LINE_BYTES = 64 * 1024
@@ -31,7 +32,7 @@ class Segment:
     def read(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes at an offset of the whole output; fewer when the file went meanwhile."""
         try:
-            with open(self.folder / segment_name(self.start), "rb") as stream:
+            with open(self.folder / segment_name(self.start), "rb", opener=open_no_link) as stream:
                 stream.seek(offset - self.start)
                 return stream.read(min(size, self.end - offset))
         except FileNotFoundError:
@@ -43,7 +44,7 @@ def segments(folder: Path) -> list[Segment]:
     found = []
     for start in segment_starts(str(folder)):
         with contextlib.suppress(FileNotFoundError):
-            size = os.stat(folder / segment_name(start)).st_size
+            size = os.lstat(folder / segment_name(start)).st_size
             if size:
                 found.append(Segment(folder, start, start + size))
     return found
@@ -152,7 +153,7 @@ class _Times:
 def _times(segment: Segment) -> Iterator[_Times]:
     try:
         with contextlib.ExitStack() as stack:
-            stream = stack.enter_context(open(segment.folder / times_name(segment.start), "rb"))
+            stream = stack.enter_context(open(segment.folder / times_name(segment.start), "rb", opener=open_no_link))
             size = os.fstat(stream.fileno()).st_size // TIME_RECORD.size * TIME_RECORD.size
             if size == 0:
                 yield _Times(memoryview(b"").cast("Q"))

@@ -1,0 +1,1 @@
+"""Attempts as jobs of a Slurm cluster."""

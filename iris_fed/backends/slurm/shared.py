@@ -1,0 +1,239 @@
+"""The controller's side of the shared directory (see `layout`). Blocking; called from threads."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from iris_fed.backends.base import Ended, EndKind, LaunchRequest
+from iris_fed.backends.posix import files, handover, workdir
+from iris_fed.backends.posix.ends import parse_end, parse_usage, unseen_end
+from iris_fed.backends.posix.files import Record
+from iris_fed.backends.posix.removal import empty
+from iris_fed.backends.posix.setup import SCRIPT
+from iris_fed.backends.posix.spawn import Account
+from iris_fed.backends.slurm import layout
+from iris_fed.backends.slurm.verdict import TOLD
+from iris_fed.model.resources import Usage
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+_POSIX = (
+    *("__init__", "attempt", "attempts", "cgroup", "children", "containment", "environment", "files"),
+    *("logformat", "loop", "output", "ports", "procfs", "spawn", "warden"),
+)
+KEEPER_FILES = (
+    "__init__.py",
+    "backends/__init__.py",
+    *(f"backends/posix/{name}.py" for name in _POSIX),
+    "backends/slurm/__init__.py",
+    "backends/slurm/layout.py",
+    "backends/slurm/node.py",
+)
+"""What runs on the nodes: standard library only."""
+_MAX_WORDS_BYTES = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The controller's own record of an attempt. `job` names its Slurm job: the uid of the first of its `members`
+    many; `account` is whom it runs as, '' = as the controller."""
+
+    uid: str
+    task_id: str
+    cluster: str
+    database_id: str
+    job: str
+    members: int = 1
+    cpu_millicores: int = 0
+    memory_bytes: int = 0
+    chips: int = 0
+    variant: str = ""
+    account: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What an attempt's place tells. `place` and `process` None = it has not come so far."""
+
+    began: bool
+    place: Record | None
+    process: Record | None
+    result: Ended | None
+    told: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is put into an attempt's place before it begins."""
+
+    request: LaunchRequest
+    launch: Record
+    setup: str = ""
+
+
+class Shared:
+    def __init__(self, folder: Path, open_to_others: bool) -> None:
+        self.folder = folder.absolute()
+        self._way = 0o711 if open_to_others else 0o700
+        self._news_mode = 0o1733 if open_to_others else 0o700
+
+    def prepare(self) -> str:
+        """Make it ready; the path of the program for the nodes. Raises OSError."""
+        for name, mode in (
+            (".", self._way),
+            (files.ATTEMPTS, self._way),
+            (layout.RECORDS, 0o700),
+            (layout.NEWS, self._news_mode),
+        ):
+            place = self.folder / name
+            place.mkdir(mode=mode, parents=True, exist_ok=True)
+            place.chmod(mode)
+        return str(self._install_keeper())
+
+    def place(self, uid: str) -> Path:
+        return self.folder / files.ATTEMPTS / uid
+
+    def known(self) -> tuple[set[str], list[Kept]]:
+        """Uids of all that were laid out and not forgotten, and records of those that have not ended."""
+        uids: set[str] = set()
+        unfinished: list[Kept] = []
+        for entry in os.scandir(self.folder / layout.RECORDS):
+            kept = self.kept(entry.name)
+            if kept is not None:
+                uids.add(entry.name)
+                if not os.path.exists(os.path.join(entry.path, layout.END)):
+                    unfinished.append(kept)
+        return uids, unfinished
+
+    def kept(self, uid: str) -> Kept | None:
+        record = files.read_record(str(self._record(uid) / files.ATTEMPT))
+        with contextlib.suppress(TypeError):
+            return None if record is None else Kept(**record)
+        return None
+
+    def lay_out(self, kept: Kept, contents: Contents, account: Account | None) -> None:
+        """All that it needs, and last the record: what has one may have begun. Raises OSError, UnsafeBundle."""
+        place, request = self.place(kept.uid), contents.request
+        handover.close_place(place)
+        workdir.fill(place / files.WORK, request.files, request.bundle)
+        if request.secret_files:
+            handover.write_secrets(place, request.secret_files)
+        if contents.setup:
+            (place / SCRIPT).write_text(contents.setup)
+        files.write_record(str(place), layout.LAUNCH, contents.launch, durable=False)
+        if account is not None:
+            handover.hand_over((place / files.WORK, place / files.SECRETS, place / SCRIPT), account)
+            for path in (place / layout.LAUNCH, place):
+                os.chown(path, account.uid, account.gid)
+        record = self._record(kept.uid)
+        record.mkdir(mode=0o700, exist_ok=True)
+        files.write_record(str(record), files.ATTEMPT, asdict(kept), durable=True)
+
+    def name_gang(self, uids: Sequence[str], account: Account | None) -> None:
+        """For the keepers, in the first one's place. Raises OSError."""
+        place = self.place(uids[0])
+        files.write_record(str(place), layout.GANG, {"uids": list(uids)}, durable=False)
+        if account is not None:
+            os.chown(place / layout.GANG, account.uid, account.gid)
+
+    def look(self, uid: str) -> Seen:
+        """Raises OSError."""
+        place = str(self.place(uid))
+        record = files.read_record(os.path.join(place, files.EXIT))
+        told = os.path.lexists(os.path.join(place, layout.TOLD))
+        result = None
+        if record is not None:
+            result, told = _result(uid, record, told)
+        return Seen(
+            began=os.path.lexists(os.path.join(place, layout.BEGUN)),
+            place=files.read_record(os.path.join(place, layout.PLACE)),
+            process=files.read_record(os.path.join(place, files.PROCESS)),
+            result=result,
+            told=told,
+        )
+
+    def usage(self, uid: str) -> Usage | None:
+        record = files.read_record(str(self.place(uid) / layout.USAGE))
+        return None if record is None else parse_usage(record)
+
+    def cancel(self, uid: str) -> None:
+        """Who has not begun does not begin any more. Raises OSError."""
+        if self.place(uid).is_dir():
+            layout.create(str(self.place(uid) / layout.CANCELLED))
+
+    def is_cancelled(self, uid: str) -> bool:
+        return os.path.lexists(self.place(uid) / layout.CANCELLED)
+
+    def job_words(self, job: str) -> str:
+        """The last line of what the job itself printed, beside its attempts."""
+        try:
+            with open(self.place(job) / layout.SLURM_OUT, "rb", opener=files.open_no_link) as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - _MAX_WORDS_BYTES))
+                lines = stream.read(_MAX_WORDS_BYTES).decode("utf-8", "replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+    def end(self, uid: str) -> Ended | None:
+        record = files.read_record(str(self._record(uid) / layout.END))
+        return None if record is None else parse_end(uid, record)
+
+    def write_end(self, ended: Ended) -> None:
+        """Settled. Nothing of it runs, so its secrets go. Raises OSError."""
+        place, uid = self.place(ended.attempt_uid), ended.attempt_uid
+        files.remove_secrets(str(place))
+        (place / layout.LAUNCH).unlink(missing_ok=True)
+        record = {**unseen_end(ended.end, ended.started_ms, ended.finished_ms), "usage": asdict(ended.usage)}
+        files.write_record(str(self._record(uid)), layout.END, record, durable=True)
+
+    def remove(self, uid: str) -> None:
+        """The record goes last, so that a half-removed attempt is still known. Raises OSError."""
+        place = self.place(uid)
+        if place.exists():
+            empty(place, spared=files.ATTEMPT)
+            shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(self._record(uid), ignore_errors=True)
+
+    def take_news(self) -> set[str]:
+        """Uids of which something has changed since the last call. Raises OSError."""
+        uids = {name for name in os.listdir(self.folder / layout.NEWS) if files.is_uid(name)}
+        for uid in uids:
+            # Before anybody looks, so that what changes afterwards is told again.
+            with contextlib.suppress(OSError):
+                os.unlink(self.folder / layout.NEWS / uid)
+        return uids
+
+    def _record(self, uid: str) -> Path:
+        return self.folder / layout.RECORDS / uid
+
+    def _install_keeper(self) -> Path:
+        contents = {name: (_PACKAGE / name).read_bytes() for name in KEEPER_FILES}
+        version = hashlib.sha256(b"\0".join(contents.values())).hexdigest()[:16]
+        target = self.folder / layout.KEEPER / version
+        if not target.exists():
+            draft = target.with_name(f".{version}.{os.getpid()}")
+            shutil.rmtree(draft, ignore_errors=True)
+            for name, content in contents.items():
+                path = draft / "iris_fed" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            _open_to_all([draft.parent, draft, *draft.rglob("*")])
+            with contextlib.suppress(OSError):
+                draft.rename(target)
+        return target / "iris_fed/backends/slurm/node.py"
+
+
+def _result(uid: str, record: Record, told: bool) -> tuple[Ended, bool]:
+    if record.get("kind") != TOLD:
+        # It may have ended by itself just before it was told to.
+        return parse_end(uid, record), told and record.get("exit_code") != 0
+    kind = EndKind.EXITED if record.get("signal") is None else EndKind.SIGNALED
+    return parse_end(uid, {**record, "kind": kind.value, "message": "was told to end"}), True
+
+
+def _open_to_all(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.chmod(0o755 if path.is_dir() else 0o644)
