@@ -23,7 +23,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="The configu
     What depends on the machine and on who starts the controller is noted on standard error.
     """
     from iris_fed.cli.terminal import say
-    from iris_fed.config import effective_yaml
+    from iris_fed.config.show import effective_yaml
     from iris_fed.errors import ConfigError
     from iris_fed.server.task_accounts import check_admitted, check_task_accounts
 

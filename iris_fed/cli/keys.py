@@ -10,7 +10,7 @@ from iris_fed.cli.settings_file import ConfigFile, load, pick_config
 from iris_fed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from iris_fed.config import Settings
+    from iris_fed.config.settings import Settings
 
 app = typer.Typer(help="Make, show and rotate this cluster's keys. Works on local files.", no_args_is_help=True)
 
@@ -113,7 +113,7 @@ def _public_key(settings: "Settings") -> str:
     import os
 
     from iris_fed.cli.key_files import public_pem
-    from iris_fed.config import read_secret
+    from iris_fed.config.references import read_secret
 
     what = "auth.signing_key"
     return public_pem(read_secret(_reference(settings), os.environ, what), what)

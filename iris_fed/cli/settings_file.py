@@ -9,7 +9,7 @@ import typer
 from iris_fed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from iris_fed.config import Settings
+    from iris_fed.config.settings import Settings
 
 DEFAULT_FILE = Path("iris-fed.yaml")
 OWN_VARIABLES = frozenset({"IRIS_FED_DEBUG"})
@@ -37,6 +37,6 @@ def pick_config(given: Path | None) -> Path:
 
 def load(path: Path) -> "Settings":
     """The checked configuration, this process's variables included. Raises ConfigError."""
-    from iris_fed.config import load_settings
+    from iris_fed.config.load import load_settings
 
     return load_settings(path, {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES})

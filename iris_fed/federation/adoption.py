@@ -49,9 +49,9 @@ def adopt_unknown(tx: Tx, deltas: Sequence[Delta], database_id: str, origin: Ori
     """Before the rows are applied: afterwards each row of ours that is to be followed has its handle."""
     result = Adopted()
     for delta in deltas:
-        if not delta.nonce:
-            continue
         handle = sent_by_nonce(tx, terms.peer, delta.nonce)
+        if not delta.nonce and not database_id:
+            handle = last_acknowledged(tx, delta, origin, terms.peer, terms.asked_ms)
         if handle is not None:
             job = job_by_id(tx, handle.job_id) if handle.lost else None
             if adoption.shows_lost_again(delta, handle, job):
@@ -61,13 +61,23 @@ def adopt_unknown(tx: Tx, deltas: Sequence[Delta], database_id: str, origin: Ori
             continue
         root = parse_job_id(delta.job_id).root
         local = unfold_local_id(root, origin.cluster)
-        if local is None or not origin.minted(delta.nonce, str(root)):
+        if not delta.nonce or local is None or not origin.minted(delta.nonce, str(root)):
             continue
         if str(root) != delta.job_id:
             _weigh_child(delta, terms, result)
         else:
             _adopt_one(tx, delta, local, database_id, terms, result)
     return result
+
+
+def last_acknowledged(tx: Tx, delta: Delta, origin: Origin, peer: str, asked_ms: int) -> SentHandle | None:
+    """What a row of a peer without our extensions, which names no incarnation, speaks of: the last one of the name,
+    if the peer had acknowledged it before it was asked. It may be over here."""
+    local = unfold_local_id(parse_job_id(delta.job_id).root, origin.cluster)
+    job = job_by_id(tx, str(local)) if local is not None else None
+    handle = sent_by_nonce(tx, peer, job.nonce) if job is not None else None
+    acked_ms = handle.acked_ms if handle is not None else None
+    return handle if acked_ms is not None and acked_ms < asked_ms else None
 
 
 def _weigh_child(delta: Delta, terms: Terms, result: Adopted) -> None:

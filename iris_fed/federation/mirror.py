@@ -7,12 +7,12 @@ from functools import partial
 from iris_fed.decide import adoption, handoff, mirror
 from iris_fed.decide.draft import Draft
 from iris_fed.decide.mirror import Match, remote_id_of
-from iris_fed.federation.adoption import Origin, adopt_unknown
+from iris_fed.federation.adoption import Origin, adopt_unknown, last_acknowledged
 from iris_fed.federation.apart import apply_apart
 from iris_fed.federation.mirror_children import end_children, end_left_behind, follow_child
 from iris_fed.model.federation import Delta, PeerState, SentHandle, SyncAnswer
 from iris_fed.model.ids import parse_job_id, unfold_local_id
-from iris_fed.model.states import SentState
+from iris_fed.model.states import TERMINAL_JOB_STATES, SentState
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import (
@@ -204,10 +204,13 @@ def _handle_of(tx: Tx, terms: Terms, delta: Delta, answer: SyncAnswer) -> SentHa
         return sent_by_nonce(tx, terms.peer, delta.nonce)
     if answer.database_id:
         return None
-    # A peer without our extensions names no incarnation: only one can be meant that it had acknowledged
-    # before it was asked.
-    handle = _acknowledged(tx, terms, delta)
-    return handle if handle is not None and (handle.acked_ms or 0) < terms.asked_ms else None
+    # A peer without our extensions.
+    handle = last_acknowledged(tx, delta, terms.origin, terms.peer, terms.asked_ms)
+    if handle is None or handle.state is not SentState.CLOSED:
+        return handle
+    # Its children may still stop. Were it alive itself, no cancel could name it: that might hit the next one.
+    over = delta.tombstone or (delta.report is not None and delta.report.state in TERMINAL_JOB_STATES)
+    return handle if over or delta.job_id != handle.remote_job_id else None
 
 
 def _is_ambiguous(tx: Tx, terms: Terms, delta: Delta, answer: SyncAnswer) -> bool:

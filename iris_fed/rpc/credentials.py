@@ -5,13 +5,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from connectrpc.request import RequestContext
 
-from iris_fed.auth.edge_tokens import EdgeToken, open_edge_token
 from iris_fed.clock import Clock
-from iris_fed.rpc.through_edge import ThroughEdge
+
+if TYPE_CHECKING:
+    from iris_fed.auth.edge_tokens import EdgeToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,23 +21,35 @@ class Credentials:
     `edge` is closed by whoever closes the channel; None = nothing stands in front."""
 
     bearer: Callable[[], str | None] | None = None
-    edge: EdgeToken | None = None
+    edge: "EdgeToken | None" = None
 
     @classmethod
     def of(cls, bearer: str | Callable[[], str] | None, edge: str | None, clock: Clock, *, quiet: bool = True) -> Self:
         """As a configuration, a context or a program names them: a token or what makes one, and the source of an
         edge token. `quiet` as of `open_edge_token`. Raises ValueError for what says no source."""
-        source = (lambda: bearer) if isinstance(bearer, str) else bearer
-        return cls(source, open_edge_token(edge, clock, quiet=quiet) if edge else None)
+        if not edge:
+            return cls(_source(bearer))
+        # Only now: it brings a library of cryptography, and most commands have no proxy in front.
+        from iris_fed.auth.edge_tokens import open_edge_token
+
+        return cls(_source(bearer), open_edge_token(edge, clock, quiet=quiet))
 
     def interceptors(self) -> list[Any]:
         """For a client's calls. The edge's comes inside, since it repeats a call."""
         shown: list[Any] = [] if self.bearer is None else [_ShowBearer(self.bearer)]
-        return shown if self.edge is None else [*shown, ThroughEdge(self.edge)]
+        if self.edge is None:
+            return shown
+        from iris_fed.rpc.through_edge import ThroughEdge
+
+        return [*shown, ThroughEdge(self.edge)]
 
     async def close(self) -> None:
         if self.edge is not None:
             await self.edge.close()
+
+
+def _source(bearer: str | Callable[[], str] | None) -> Callable[[], str | None] | None:
+    return (lambda: bearer) if isinstance(bearer, str) else bearer
 
 
 class _ShowBearer:

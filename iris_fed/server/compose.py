@@ -19,8 +19,10 @@ from iris_fed.backends.local.backend import LocalBackend
 from iris_fed.backends.local.settings import LocalSettings
 from iris_fed.backends.slurm.backend import SlurmBackend
 from iris_fed.clock import Clock, Entropy, SystemClock, SystemEntropy
-from iris_fed.config import Settings, networks, read_secret
+from iris_fed.config.listen import networks
+from iris_fed.config.references import read_secret
 from iris_fed.config.sections import EDGE_LIMITS, LocalBackendSettings, PeerSettings
+from iris_fed.config.settings import Settings
 from iris_fed.controller.cancel import Canceller
 from iris_fed.controller.disk import DiskGuard
 from iris_fed.controller.launching import TaskLink

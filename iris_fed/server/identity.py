@@ -21,7 +21,9 @@ from iris_fed.auth.people import NETWORK_USER, Listed, People
 from iris_fed.auth.policy import check_allowed
 from iris_fed.auth.task_tokens import TaskTokens
 from iris_fed.auth.user_tokens import UserTokenSigner, UserTokenVerifier
-from iris_fed.config import Settings, networks, read_public_key, read_secret
+from iris_fed.config.listen import networks
+from iris_fed.config.references import read_public_key, read_secret
+from iris_fed.config.settings import Settings
 from iris_fed.controller.tokens import TokenDesk
 from iris_fed.errors import IrisFedError
 from iris_fed.model.limits import DAY_MS

@@ -14,7 +14,8 @@ from functools import partial
 import uvicorn
 import uvloop
 
-from iris_fed.config import Settings, networks
+from iris_fed.config.listen import networks
+from iris_fed.config.settings import Settings
 from iris_fed.errors import ConfigError
 from iris_fed.server.compose import Controller, Parts, running_controller
 from iris_fed.server.traces import open_tracing

@@ -6,8 +6,8 @@ from getpass import getuser
 
 from iris_fed.auth.identity import Role
 from iris_fed.backends.posix.accounts import NoAccount, find_account
-from iris_fed.config import Settings
 from iris_fed.config.sections import LocalBackendSettings
+from iris_fed.config.settings import Settings
 from iris_fed.config.slurm import SlurmBackendSettings
 from iris_fed.controller.tokens import MAX_TOKENS
 from iris_fed.errors import ConfigError

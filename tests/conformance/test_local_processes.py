@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from iris_fed.backends.base import Backend, EndKind, Running
+from iris_fed.backends.local import launcher
 from iris_fed.backends.local.backend import LocalBackend
 from iris_fed.backends.local.client import wait_for_exit
 from iris_fed.backends.local.settings import LocalSettings
@@ -231,7 +232,7 @@ class TestLostLaunchers:
         await local.exit("a", 0)
         end = (await witness.until_ended("a")).end
         assert (end.kind, end.exit_code) == (EndKind.LOST, None)
-        assert "launcher died" in end.message
+        assert "what kept it ended too" in end.message
 
     async def test_the_next_controller_follows_an_orphan_too(self, local: LocalHarness) -> None:
         first, before = await local.open()
@@ -342,7 +343,7 @@ class TestLostLaunchers:
 class TestLauncher:
     async def test_a_second_launcher_of_the_same_directory_leaves_at_once(self, local: LocalHarness) -> None:
         await local.open()
-        argv = [sys.executable, "-I", "-S", str(Path(files.__file__).with_name("launcher.py")), str(local.state_dir)]
+        argv = [sys.executable, "-I", "-S", str(Path(launcher.__file__)), str(local.state_dir)]
         assert (await asyncio.to_thread(subprocess.run, argv, check=False)).returncode == 75
 
     async def test_a_launcher_leaves_when_nobody_needs_it(self, tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ class PlainWire(Wire):
 
     async def execute(self, request: Request) -> Response:
         method = method_of(request.url)
-        if method not in _METHODS:
+        if not is_known(method):
             return Response(status=404, headers=Headers([("content-type", "text/plain")]), content=b"not found")
-        wanted = _without_extensions(_METHODS[method].input_type, await _bytes(request.content))
+        wanted = plain_request(method, await _bytes(request.content))
         self.requests = [*getattr(self, "requests", []), (method, wanted)]
         content = wanted.SerializeToString()
         headers = Headers([(k, v) for k, v in request.headers.items() if k.lower() != "content-length"])
@@ -30,9 +30,24 @@ class PlainWire(Wire):
             return response
         async with response:
             body = b"".join([bytes(chunk) async for chunk in response.content])
-        answer = _without_extensions(_METHODS[method].output_type, body)
+        answer = plain_answer(method, body)
         kept = [(k, v) for k, v in response.headers.items() if k.lower() != "content-length"]
         return Response(status=200, headers=Headers(kept), content=answer.SerializeToString())
+
+
+def is_known(method: str) -> bool:
+    """Whether the service that Iris has offers the method."""
+    return method in _METHODS
+
+
+def plain_request(method: str, body: bytes) -> Message:
+    """What is left of a request on its way."""
+    return _without_extensions(_METHODS[method].input_type, body)
+
+
+def plain_answer(method: str, body: bytes) -> Message:
+    """What is left of an answer with status 200."""
+    return _without_extensions(_METHODS[method].output_type, body)
 
 
 async def _bytes(content: object) -> bytes:

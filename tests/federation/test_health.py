@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from iris_fed.backends.base import Backend, Recovery
 from iris_fed.backends.scripted import ScriptedBackend
 from iris_fed.clock import SystemClock
-from iris_fed.config import Settings
 from iris_fed.config.sections import LocalBackendSettings
+from iris_fed.config.settings import Settings
 from iris_fed.server.compose import Controller, Parts, running_controller
 from tests.federation.world import Pair, World, in_contact, until
 

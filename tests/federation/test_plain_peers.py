@@ -2,6 +2,7 @@
 
 import pytest
 
+from iris_fed.client import Client
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller as Wired
 from tests.federation.plain import PlainWire
 from tests.federation.world import (
@@ -9,12 +10,15 @@ from tests.federation.world import (
     KILLED,
     RUNNING,
     SUCCEEDED,
+    WORKER_FAILED,
     Cluster,
     Pair,
     World,
     as_peer,
     gpu_job,
     handoff,
+    in_contact,
+    job_of,
     pinned,
     seen,
     started,
@@ -118,6 +122,37 @@ async def test_the_next_submission_of_a_name_is_another_job(plain: Pair) -> None
     plain.lab.engine.finish(second, exit_code=9)
     job = await seen(plain.hub, job_id, FAILED)
     assert job.exit_code == 9
+
+
+async def test_a_job_given_up_with_its_peer_is_taken_back_when_the_peer_shows_its_name_again(plain: Pair) -> None:
+    job_id = await plain.hub.client.submit(gpu_job())
+    (uid,) = await started(plain.lab)
+    await seen(plain.hub, job_id, RUNNING)
+    plain.wire.cut()
+    await in_contact(plain.hub, reachable=False)
+    assert (await plain.hub.client.forget_peer("lab")).jobs_lost == 1
+    assert (await job_of(plain.hub, job_id)).state == WORKER_FAILED
+    plain.wire.mend()
+    await seen(plain.hub, job_id, RUNNING, status="SYNCED")
+    plain.lab.engine.finish(uid)
+    await seen(plain.hub, job_id, SUCCEEDED)
+    assert len(plain.lab.engine.launched) == 1
+
+
+async def test_a_child_that_still_stops_when_its_root_has_ended_is_followed_to_its_end(plain: Pair) -> None:
+    job_id = await plain.hub.client.submit(gpu_job())
+    (uid,) = await started(plain.lab)
+    token = plain.lab.engine.launched[0].env["IRIS_TASK_TOKEN"]
+    await Client(plain.lab.url, token=token, transport=plain.lab.transport()).submit(gpu_job("below"))
+    _, below = await started(plain.lab, 2)
+    await seen(plain.hub, f"{job_id}/below", RUNNING)
+    plain.lab.engine.holds_kills = True
+    plain.lab.engine.finish(uid)
+    await seen(plain.hub, job_id, SUCCEEDED)
+    assert (await job_of(plain.hub, f"{job_id}/below")).state == RUNNING
+    plain.lab.engine.finish(below, exit_code=3)
+    child = await seen(plain.hub, f"{job_id}/below", KILLED)
+    assert [task.exit_code for task in child.tasks] == [3]
 
 
 async def test_a_parent_without_extensions_is_told_one_row_per_name_and_everything_at_once(world: World) -> None:

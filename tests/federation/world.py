@@ -21,8 +21,8 @@ from iris_fed.backends.scripted import ScriptedBackend, ScriptedEngine
 from iris_fed.client import Client, command_job
 from iris_fed.client.request import equals
 from iris_fed.clock import SystemClock, SystemEntropy
-from iris_fed.config import Settings
 from iris_fed.config.sections import LocalBackendSettings, PeerSettings
+from iris_fed.config.settings import Settings
 from iris_fed.errors import NotFound
 from iris_fed.model.ports import PeerClient
 from iris_fed.rpc.connect_client import Channel

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from iris_fed.backends.base import Backend
 from iris_fed.backends.local.settings import LocalSettings
-from iris_fed.config import Settings
 from iris_fed.config.sections import LocalBackendSettings, PeerSettings
+from iris_fed.config.settings import Settings
 from iris_fed.model.ports import PeerClient
 from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.peer_client import ConnectPeer
@@ -26,6 +26,7 @@ from iris_fed.store.lock import LOCK_FILE
 from iris_fed.store.opening import DATABASE_NAME
 from iris_fed.store.restore import restore_database
 from tests.simulation.engine import PlannedEngine, SeveredBackend
+from tests.simulation.kinds import kinds_of
 from tests.simulation.life import Life
 from tests.simulation.network import Network, Wire
 from tests.simulation.world import SeededEntropy, WallClock, World
@@ -48,6 +49,8 @@ FEDERATION: dict[str, Any] = {
     "max_backoff_s": 20.0,
     "outbox_concurrency": 4,
 }
+PLAIN_POLL_S = 4.0
+"""Of a peer without our extensions: so often that an answer falls between the end of a root and of its children."""
 DATABASE_ID = "SELECT value FROM cluster_meta WHERE key = 'database_id'"
 JOBS_DAYS = 2.0
 RETENTION: dict[str, Any] = {"jobs_days": JOBS_DAYS, "outputs_days": 0.5, "interval_s": 60.0, "min_free": 0}
@@ -247,6 +250,7 @@ class Cluster:
         return Parts(self.clock, self._entropy, connect, backend, inline_database=True)
 
     def _values(self) -> Mapping[str, Any]:
+        polls = {"poll_interval_s": PLAIN_POLL_S} if kinds_of(self.world.seed).plain else {}
         auth: dict[str, Any] = {
             "federation_peers": {
                 name: {"public_keys": [public_key(name)], "allowed_submitters": ["*"]} for name in self.plan.trusts
@@ -260,7 +264,7 @@ class Cluster:
             "backends": [LocalBackendSettings(id=self.plan.machine.backend_id)],
             "peers": [PeerSettings(name=peer, address=url_of(peer)) for peer in self.plan.peers],
             "auth": auth,
-            "federation": FEDERATION,
+            "federation": FEDERATION | polls,
             "retention": RETENTION,
         }
 

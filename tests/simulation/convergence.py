@@ -21,6 +21,14 @@ ATTEMPTS = (
     "SELECT task_index, number, attempt_uid, state, exit_code FROM attempts WHERE job_uid = ?"
     " ORDER BY task_index, number"
 )
+LOST = (
+    "SELECT f.job_id, f.nonce, f.counterpart FROM federated_jobs f JOIN jobs j ON j.job_id = f.job_id"
+    " AND j.nonce = f.nonce WHERE f.direction = 'SENT' AND f.lost = 1"
+)
+SHOWN = (
+    "SELECT f.state, f.end_state FROM federated_jobs f WHERE f.direction = 'RECEIVED' AND f.counterpart = ?"
+    " AND f.nonce = ? AND (f.state = 'ADMITTED' OR f.state = 'PRUNED' AND f.end_finished_ms IS NOT NULL)"
+)
 
 
 def unsettled(clusters: Mapping[str, Cluster]) -> list[str]:
@@ -33,6 +41,7 @@ def disagreements(clusters: Mapping[str, Cluster]) -> list[str]:
     found: list[str] = []
     for cluster in clusters.values():
         found += _mirror_problems(cluster, clusters)
+        found += _still_lost(cluster, clusters)
         found += [f"{cluster.name}: {words}" for words in check_database(cluster.state_dir / DATABASE_NAME)]
         found += _unknown_attempts(cluster)
         if cluster.plan.inert:
@@ -44,8 +53,9 @@ def disagreements(clusters: Mapping[str, Cluster]) -> list[str]:
     return found
 
 
-def alive_though_closed(clusters: Mapping[str, Cluster]) -> list[str]:
-    """What runs on a peer though its parent has done with it, and is not being stopped either."""
+def alive_though_closed(clusters: Mapping[str, Cluster], plain: frozenset[tuple[str, str]]) -> list[str]:
+    """What runs on a peer though its parent has done with it, and is not being stopped either. Of a `plain` pair
+    (parent, peer) what was lost may: a cancel that names no incarnation might hit the next one."""
     found: list[str] = []
     for peer in clusters.values():
         rows = _observer(peer).rows(
@@ -54,7 +64,10 @@ def alive_though_closed(clusters: Mapping[str, Cluster]) -> list[str]:
         )
         for row in rows:
             handles = _observer(clusters[row["requester"]]).rows(
-                "SELECT 1 FROM federated_jobs WHERE direction = 'SENT' AND nonce = ? AND state = 'CLOSED'", row["nonce"]
+                "SELECT 1 FROM federated_jobs WHERE direction = 'SENT' AND nonce = ? AND state = 'CLOSED'"
+                " AND lost <= ?",
+                row["nonce"],
+                int((row["requester"], peer.name) not in plain),
             )
             if handles:
                 found.append(f"{peer.name}: {row['job_id']} goes on, though {row['requester']} has closed its handle")
@@ -95,6 +108,14 @@ def _mirror_problems(cluster: Cluster, clusters: Mapping[str, Cluster]) -> Itera
             yield from _compare_handle(words, handle, rows[0] if rows else None)
         if rows and rows[0]["state"] == "ADMITTED" and not handle["refusal"]:
             yield from _compare_trees(words, handle, observer, _observer(peer), cluster.name)
+
+
+def _still_lost(cluster: Cluster, clusters: Mapping[str, Cluster]) -> Iterator[str]:
+    """What its peer shows (again) is not lost, unless the name was used since (promise 6)."""
+    for handle in _observer(cluster).rows(LOST):
+        shown = _observer(clusters[handle["counterpart"]]).rows(SHOWN, cluster.name, handle["nonce"])
+        if shown:
+            yield f"{cluster.name}: {handle['job_id']} is lost, but {handle['counterpart']} shows it: {tuple(shown[0])}"
 
 
 def _compare_handle(words: str, handle: sqlite3.Row, received: sqlite3.Row | None) -> Iterator[str]:

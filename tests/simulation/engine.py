@@ -18,6 +18,11 @@ SLOWEST_KILL_S = 20.0
 LONGEST_S = 300.0
 
 
+def line_of(uid: str) -> bytes:
+    """What an attempt prints: who it is."""
+    return f"this is {uid}\n".encode()
+
+
 class PlannedEngine(ScriptedEngine):
     """`on_launch` and `on_kill` are told first. Attempts go on whatever becomes of the controller."""
 
@@ -56,6 +61,7 @@ class PlannedEngine(ScriptedEngine):
     def _plan(self, request: LaunchRequest) -> AttemptEnd | None:
         uid = request.attempt_uid
         self._world.note("launch", f"{self._cluster} {request.task_id} {uid[:6]}")
+        self.attempts[uid].output.write(line_of(uid), self._clock.now_ms())
         self.on_launch(request)
         rng = self._world.rng
         after_s, end = _choose_end(self._world)

@@ -2,18 +2,18 @@
 
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from iris_fed.backends.base import LaunchRequest
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller as Wired
-from tests.simulation.cluster import JOBS_DAYS, Cluster
+from tests.simulation.cluster import JOBS_DAYS, MAX_SKEW_MS, Cluster
 from tests.simulation.life import Observer
+from tests.simulation.losses import Losses
 from tests.simulation.serving import Answer, Carried
 from tests.simulation.world import World
 
 DAY_MS = 86_400_000
 INSTANT_S = 0.001
-LONG_AWAY_MS = 45_000
-"""Nearly as long as a job may be missing before it is given up."""
 UNEXPLAINED_S = 120.0
 """A waiting job says why within two rounds of the control loop's safety interval."""
 JOBS = (
@@ -24,6 +24,10 @@ ATTEMPT = (
     "SELECT j.uid, j.job_id, j.nonce, j.requester, j.parent_uid, j.submitted_ms, a.task_index, a.number,"
     " a.kill_requested_ms FROM attempts a JOIN jobs j ON j.uid = a.job_uid WHERE a.attempt_uid = ? AND a.mirrored = 0"
 )
+DONE_WITH = (
+    "SELECT job_id, state, cancel_acked, created_ms, cancelled_ms FROM federated_jobs WHERE direction = 'SENT'"
+    " AND nonce = ? AND (cancel_acked = 1 OR state = 'CLOSED' AND lost = 0)"
+)
 End = tuple[str, str, int | None, int]
 OK = 200
 ROOT_DEPTH = 2
@@ -32,8 +36,19 @@ NONCE_KEY = 4
 """Parts of what names an attempt by its nonce; by its job's name there is one more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose an attempt is: the row that it was started for, in that lineage of a cluster's databases."""
+
+    cluster: str
+    lineage: int
+    job_uid: int
+    nonce: str
+
+
 class Invariants:
-    """`after_step` between any two steps; the rest is told what happens."""
+    """`after_step` between any two steps; the rest is told what happens. `plain`: which parents speak with which
+    of their peers without our extensions."""
 
     def __init__(self, world: World, clusters: Mapping[str, Cluster]) -> None:
         self._world = world
@@ -44,7 +59,9 @@ class Invariants:
         self._unexplained: dict[tuple[str, int, int], float] = {}
         self._launched: set[tuple[object, ...]] = set()
         self._cancels: dict[tuple[str, int, str], float] = {}
-        self._lost: set[str] = set()
+        self._origins: dict[str, Origin] = {}
+        self.losses = Losses(world, clusters)
+        self.plain: frozenset[tuple[str, str]] = frozenset()
         for cluster in clusters.values():
             self._watch(cluster)
 
@@ -58,6 +75,10 @@ class Invariants:
     def acknowledged(self, cluster: Cluster, lineage: int, job_id: str) -> None:
         """A user was given this id, durably, by that database of the cluster."""
         self._acked.setdefault((cluster.name, lineage, job_id), None)
+
+    def origin_of(self, uid: str) -> Origin | None:
+        """None = no such attempt was ever started."""
+        return self._origins.get(uid)
 
     # --- what is committed ---
 
@@ -77,7 +98,7 @@ class Invariants:
             if (cluster.name, cluster.lineage, row["job_id"]) in self._acked:
                 self._acked[cluster.name, cluster.lineage, row["job_id"]] = row["finished_ms"]
         self._check_acked(cluster, known)
-        self._check_lost(cluster, observer)
+        self.losses.check(cluster, observer)
 
     def _check_end(self, key: tuple[str, int, int], row: sqlite3.Row) -> None:
         end = (row["state"], row["error"], row["exit_code"], row["finished_ms"])
@@ -109,20 +130,6 @@ class Invariants:
                 self._world.fail(f"{name}: {job_id} was acknowledged and is not known any more")
             del self._acked[name, lineage, job_id]
 
-    def _check_lost(self, cluster: Cluster, observer: Observer) -> None:
-        """Only what was handed to a database that is gone."""
-        for row in observer.rows("SELECT nonce, job_id, counterpart, database_id FROM federated_jobs WHERE lost = 1"):
-            if row["nonce"] in self._lost:
-                continue
-            self._lost.add(row["nonce"])
-            self._world.note("lost", f"{cluster.name} {row['job_id']}")
-            peer = self._clusters[row["counterpart"]]
-            since_ms, until_ms = peer.swapped_ms
-            away_ms = (self._world.now_ms() if until_ms is None else until_ms) - since_ms
-            excused = away_ms > LONG_AWAY_MS or peer.tainted or cluster.lineage
-            if row["database_id"] not in peer.gone_ids and not excused:
-                self._world.fail(f"{cluster.name}: {row['job_id']} is lost, but the database that has it is not gone")
-
     # --- what engines are told ---
 
     def _watch(self, cluster: Cluster) -> None:
@@ -134,10 +141,11 @@ class Invariants:
         if row is None:
             self._world.fail(f"{cluster.name}: {request.task_id} was started without a committed attempt")
             return
+        self._origins[request.attempt_uid] = Origin(cluster.name, cluster.lineage, row["uid"], row["nonce"])
         name = f"{cluster.name}: {request.task_id} attempt {row['number']}"
         for incarnation in (
             (cluster.name, row["job_id"], row["submitted_ms"], row["uid"]),
-            (row["nonce"], row["parent_uid"]),
+            (self._named_by_nonce(cluster, row), row["parent_uid"]),
         ):
             self._check_once(cluster, (*incarnation, row["task_index"], row["number"]), name)
         stopped = self._stops.get((cluster.name, cluster.lineage, row["uid"]))
@@ -148,6 +156,26 @@ class Invariants:
             self._world.fail(f"{name} was started, though the cancel of its job had been answered")
         if row["requester"] and row["parent_uid"] is None:
             self._check_alone(cluster, row, name)
+            if (row["requester"], cluster.name) in self.plain:
+                self._check_not_given_up(cluster, row, name)
+
+    def _named_by_nonce(self, cluster: Cluster, row: sqlite3.Row) -> object:
+        """A peer without our extensions does not hear for which of its databases a delivery is meant, so that one
+        that was repeated may run once in each (wire contract); nowhere twice in the same."""
+        nonce = row["nonce"]
+        return (nonce, cluster.lineage) if nonce and (row["requester"], cluster.name) in self.plain else nonce
+
+    def _check_not_given_up(self, cluster: Cluster, row: sqlite3.Row, name: str) -> None:
+        """Without our extensions a cancel fences nothing, and what was answered may not be the last word: a delivery
+        may still be under way. But once the parent is done with it, no copy can be accepted any more (promise 5),
+        unless the peer has lost since what it knew of it."""
+        parent = self._clusters[row["requester"]]
+        observer = parent.life.observer if parent.life is not None else None
+        if observer is None or parent.lineage or parent.tainted or cluster.tainted:
+            return
+        for handle in observer.rows(DONE_WITH, row["nonce"]):
+            if cluster.database_lost_ms < handle["created_ms"] - MAX_SKEW_MS:
+                self._world.fail(f"{name} was started, though {parent.name} is done with it: {dict(handle)}")
 
     def _check_once(self, cluster: Cluster, attempt: tuple[object, ...], name: str) -> None:
         """A nonce names an incarnation whatever became of the peer's database; but children have their root's."""
@@ -239,6 +267,7 @@ class Invariants:
 
     def _heard(self, request: Carried) -> None:
         cancel = Wired.TerminateJobRequest.FromString(request.body)
-        if cancel.job_id.count("/") == ROOT_DEPTH:
+        # Without our extensions it names no incarnation: see `_check_not_given_up`.
+        if cancel.handoff_nonce and cancel.job_id.count("/") == ROOT_DEPTH:
             peer = self._clusters[request.target]
             self._cancels.setdefault((peer.name, peer.lineage, cancel.handoff_nonce), self._world.loop.time())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from pathlib import Path
 
-from iris_fed.config import Settings
+from iris_fed.config.settings import Settings
 from iris_fed.server.compose import Controller, Parts, running_controller
 from iris_fed.store.opening import DATABASE_NAME
 from tests.simulation.engine import SeveredBackend

@@ -6,10 +6,11 @@ reach each other for a while, in one direction or both; something in between ans
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyqwest import Headers, Request, Response, Transport
 
+from tests.federation.plain import is_known, plain_answer, plain_request
 from tests.simulation.serving import Answer, Carried, Serving
 from tests.simulation.world import Mortal, World
 
@@ -23,6 +24,8 @@ GARBAGE = (
     Answer(404, (), b""),
     Answer(503, (("content-type", "application/json"),), b'{"error": "upstream"}'),
 )
+NOT_OFFERED = Answer(404, (("content-type", "text/plain"),), b"not found")
+OK = 200
 REFUSED = "error sending request: client error (Connect): connection refused"
 RESET = "connection reset"
 
@@ -51,7 +54,8 @@ class _Fate:
 
 
 class Network:
-    """`delivered` and `answered` are told of what passes, to be checked against the promises."""
+    """`sending`, `arriving`, `served` (after how many seconds) and `answered` are told of what passes, to be
+    checked against the promises. `plain`: from whom to whom our extensions are lost, both ways."""
 
     def __init__(self, world: World, weather: Weather, serving: Serving) -> None:
         self._world = world
@@ -60,7 +64,9 @@ class Network:
         self._cuts: dict[tuple[str, str], float] = {}
         self.sending: Callable[[Carried], None] = lambda request: None
         self.arriving: Callable[[Carried], None] = lambda request: None
+        self.served: Callable[[Carried, float], None] = lambda request, after_s: None
         self.answered: Callable[[Carried, Answer], None] = lambda request, answer: None
+        self.plain: frozenset[tuple[str, str]] = frozenset()
 
     def cut(self, source: str, target: str, for_s: float) -> None:
         """Nothing gets from one to the other for a while."""
@@ -72,6 +78,9 @@ class Network:
     async def carry(self, request: Carried) -> Answer:
         """Raises ConnectionError, or never ends."""
         fate = self._fate(request)
+        plain = (request.source, request.target) in self.plain
+        if plain and is_known(request.method):
+            request = _as_plain_request(request)
         self.sending(request)
         if fate.garbage is not None:
             self._world.note("garbage", f"{request} {fate.garbage.status}")
@@ -86,6 +95,8 @@ class Network:
             return await self._break(request, "refused", fate, REFUSED)
         self._repeat(request)
         answer = await self._await(request, served, fate)
+        if plain and answer.status == OK:
+            answer = _as_plain_answer(request, answer)
         await asyncio.sleep(fate.back_s)
         if fate.lost == "answer" or self._is_cut(request.target, request.source):
             return await self._break(request, "no answer", fate, RESET)
@@ -98,7 +109,16 @@ class Network:
             return None
         self._world.note("arrives", str(request))
         self.arriving(request)
-        return server.serve(request)
+        if (request.source, request.target) in self.plain and not is_known(request.method):
+            return self._world.loop.create_task(_not_offered())
+        since = self._world.loop.time()
+        task = server.serve(request)
+        task.add_done_callback(lambda done: self._done(request, done, since))
+        return task
+
+    def _done(self, request: Carried, task: "asyncio.Task[Answer]", since: float) -> None:
+        if not task.cancelled() and task.exception() is None:
+            self.served(request, self._world.loop.time() - since)
 
     async def _await(self, request: Carried, served: "asyncio.Task[Answer]", fate: _Fate) -> Answer:
         try:
@@ -167,3 +187,22 @@ class Wire(Transport):
         carried = Carried(self._source, self._target, request.url, tuple(request.headers.items()), body)
         answer = await self._network.carry(carried)
         return Response(status=answer.status, headers=Headers(answer.headers), content=answer.body)
+
+
+def _as_plain_request(request: Carried) -> Carried:
+    body = plain_request(request.method, request.body).SerializeToString(deterministic=True)
+    return replace(request, headers=_fitting(request.headers), body=body)
+
+
+def _as_plain_answer(request: Carried, answer: Answer) -> Answer:
+    body = plain_answer(request.method, answer.body).SerializeToString(deterministic=True)
+    return replace(answer, headers=_fitting(answer.headers), body=body)
+
+
+def _fitting(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Without the length of another body."""
+    return tuple((name, value) for name, value in headers if name.lower() != "content-length")
+
+
+async def _not_offered() -> Answer:
+    return NOT_OFFERED

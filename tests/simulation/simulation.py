@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +19,14 @@ from iris_fed.federation import feed
 from tests.simulation.cluster import Cluster, Plan, settled
 from tests.simulation.convergence import alive_though_closed, disagreements, unsettled
 from tests.simulation.invariants import Invariants
+from tests.simulation.kinds import kinds_of
 from tests.simulation.life import Life
 from tests.simulation.logs import listen_for_errors
 from tests.simulation.loop import Deadlock, Spinning, VirtualLoop, number_everything
 from tests.simulation.network import Network, Weather
 from tests.simulation.probe import probe
-from tests.simulation.serving import Server
+from tests.simulation.readers import Readers
+from tests.simulation.serving import Carried, Server
 from tests.simulation.storm import Storm
 from tests.simulation.users import Users
 from tests.simulation.world import Violation, World, running_as
@@ -88,10 +90,13 @@ class _Simulation:
         }
         self._invariants = Invariants(world, self._clusters)
         self._users = users = Users(world, network, self._clusters, self._invariants)
-        self._storm = Storm(world, network, self._clusters, users)
+        self._readers = Readers(world, self._clusters, users, self._invariants)
+        self._storm = Storm(world, network, self._clusters, users, self._readers)
+        self._plain = network.plain = self._invariants.plain = choose_plain(world, self._clusters)
         network.sending = self._invariants.on_sending
         network.answered = self._invariants.on_answered
-        network.arriving = self._storm.on_arriving
+        network.arriving = self._arriving
+        network.served = self._readers.on_served
         listen_for_errors(lambda words: world.fail(f"an error was logged: {words}"))
         world.loop.set_exception_handler(self._unhandled)
 
@@ -102,7 +107,7 @@ class _Simulation:
         await self._storm.run(actions)
         await self._storm.calm()
         await self._come_right()
-        await probe(self._clusters, self._users)
+        await probe(self._clusters, self._users, self._plain)
         for cluster in self._clusters.values():
             cluster.stop()
         await self._end()
@@ -118,7 +123,7 @@ class _Simulation:
             problems = unsettled(self._clusters) or disagreements(self._clusters)
             if not problems:
                 return
-            strays = alive_though_closed(self._clusters) if round_number >= ROUNDS_TO_CANCEL else []
+            strays = alive_though_closed(self._clusters, self._plain) if round_number >= ROUNDS_TO_CANCEL else []
             if strays:
                 raise Violation(strays[0])
         raise Violation("it does not come right: " + "; ".join(problems[:5]))
@@ -134,6 +139,10 @@ class _Simulation:
 
     def _serving(self, name: str) -> Server | None:
         return self._clusters[name].running
+
+    def _arriving(self, request: Carried) -> None:
+        self._invariants.losses.on_arriving(request)
+        self._storm.on_arriving(request)
 
     def _ready(self, life: Life) -> None:
         self._world.note("ready", life.name)
@@ -161,6 +170,16 @@ def choose_topology(rng: random.Random) -> list[Plan]:
         Plan(name, _machine(name), own, tuple(one for one, theirs in peers.items() if name in theirs))
         for name, own in peers.items()
     ]
+
+
+def choose_plain(world: World, clusters: Mapping[str, Cluster]) -> frozenset[tuple[str, str]]:
+    """Who speaks with whom without our extensions, by chance of its own."""
+    if not kinds_of(world.seed).plain:
+        return frozenset()
+    pairs = [(cluster.name, peer) for cluster in clusters.values() for peer in cluster.plan.peers]
+    pair = random.Random(f"plain {world.seed}").choice(pairs)
+    world.note("plain", f"{pair[0]}>{pair[1]}")
+    return frozenset({pair})
 
 
 def _machine(name: str) -> LocalSettings:

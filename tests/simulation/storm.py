@@ -8,7 +8,9 @@ from typing import Any
 
 from iris_fed.backends.base import LaunchRequest
 from tests.simulation.cluster import Cluster
+from tests.simulation.kinds import kinds_of
 from tests.simulation.network import Network
+from tests.simulation.readers import Readers
 from tests.simulation.serving import Carried
 from tests.simulation.users import Users
 from tests.simulation.world import World
@@ -16,6 +18,7 @@ from tests.simulation.world import World
 MEAN_PAUSES_S = (0.5, 1.5, 4.0)
 BOTH_ENDS = 0.3
 MAX_DOWN_S = 30.0
+GONE_FOR_S = (20.0, 100.0, 400.0)
 MAX_STEPS_TO_CRASH = 150
 MAX_AT_ONCE = 30
 HOUR_MS = 3_600_000
@@ -37,11 +40,13 @@ class Storm:
         network: Network,
         clusters: Mapping[str, Cluster],
         users: Users,
+        readers: Readers,
     ) -> None:
         self._world = world
         self._network = network
         self._clusters = clusters
         self._users = users
+        self._readers = readers
         self._doomed: dict[str, int] = {}
         self._at_work: set[asyncio.Task[None]] = set()
         self._copies: dict[str, Path] = {}
@@ -106,6 +111,11 @@ class Storm:
             "outage": 3.0,
             "jump": 2.0,
         }
+        kinds = kinds_of(self._world.seed)
+        if kinds.forgets:
+            weights["forget"] = 5.0
+        if kinds.reads:
+            weights |= {"logs": 7.0, "story": 4.0}
         if self._wild:
             weights |= {"wipe": 1.5, "back_up": 2.0, "restore": 1.5, "swap": 2.0, "copy": 0.7, "put_back": 0.5}
         return list(weights), list(weights.values())
@@ -121,6 +131,24 @@ class Storm:
     def _read(self, cluster: Cluster) -> None:
         self._go(self._users.read(cluster))
 
+    def _logs(self, cluster: Cluster) -> None:
+        self._go(self._readers.logs(cluster))
+
+    def _story(self, cluster: Cluster) -> None:
+        self._go(self._readers.story(cluster))
+
+    def _forget(self, cluster: Cluster) -> None:
+        """Of a peer that is there all the time, comes back after a while, or comes back with nothing."""
+        if not cluster.plan.peers:
+            return
+        peer = self._world.rng.choice(cluster.plan.peers)
+        chance = self._world.rng.random()
+        if chance < 0.5:
+            self._cut_off(cluster.name, peer, self._world.rng.choice(GONE_FOR_S), both=True)
+        elif chance < 0.7 and self._wild:
+            self._wipe(self._clusters[peer])
+        self._go(self._users.forget(cluster, peer))
+
     def _crash(self, cluster: Cluster) -> None:
         self._doom(cluster.name, MAX_STEPS_TO_CRASH)
 
@@ -133,10 +161,7 @@ class Storm:
         other = rng.choice([one for one in self._clusters if one != cluster.name])
         for_s = rng.choice((3.0, 20.0, 90.0, 200.0)) * rng.random()
         both = rng.random() < 0.5
-        self._world.note("cut", f"{cluster.name} {'<>' if both else '>'} {other} {for_s:.1f} s")
-        self._network.cut(cluster.name, other, for_s)
-        if both:
-            self._network.cut(other, cluster.name, for_s)
+        self._cut_off(cluster.name, other, for_s, both=both)
 
     def _outage(self, cluster: Cluster) -> None:
         self._world.note("outage", cluster.name)
@@ -194,6 +219,12 @@ class Storm:
         self._when_down(cluster, then)
 
     # --- how ---
+
+    def _cut_off(self, name: str, other: str, for_s: float, *, both: bool) -> None:
+        self._world.note("cut", f"{name} {'<>' if both else '>'} {other} {for_s:.1f} s")
+        self._network.cut(name, other, for_s)
+        if both:
+            self._network.cut(other, name, for_s)
 
     def _doom(self, name: str, within_steps: int) -> None:
         at = self._world.loop.steps + self._world.rng.randrange(1, within_steps)

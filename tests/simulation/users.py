@@ -49,14 +49,14 @@ class Users:
 
     async def submit(self, cluster: Cluster) -> None:
         request = self._some_job(cluster)
-        await self._launch(cluster, request, self._admin(cluster))
+        await self._launch(cluster, request, self.admin(cluster))
 
     async def launch(self, cluster: Cluster, request: Wired.LaunchJobRequest) -> None:
-        await self._launch(cluster, request, self._admin(cluster))
+        await self._launch(cluster, request, self.admin(cluster))
 
     async def cancel(self, cluster: Cluster) -> None:
-        job_id = self._some_known(cluster)
-        client = self._admin(cluster)
+        job_id = self.some_known(cluster)
+        client = self.admin(cluster)
         if job_id is None or client is None:
             return
         self._world.note("cancel", f"{cluster.name} {job_id}")
@@ -68,8 +68,8 @@ class Users:
             self._world.note("answer", f"{cluster.name} cancel {job_id}: accepted")
 
     async def read(self, cluster: Cluster) -> None:
-        client = self._admin(cluster)
-        job_id = self._some_known(cluster)
+        client = self.admin(cluster)
+        job_id = self.some_known(cluster)
         if client is None or job_id is None:
             return
         try:
@@ -78,6 +78,21 @@ class Users:
             self._world.note("answer", f"{cluster.name} read {job_id}: {error.code}")
         else:
             self._world.note("answer", f"{cluster.name} read {job_id}: {found.job.state}")
+
+    async def forget(self, cluster: Cluster, peer: str) -> None:
+        """An operator says that the peer never comes back."""
+        client = self.admin(cluster)
+        if client is None:
+            return
+        self._world.note("forget", f"{cluster.name} {peer}")
+        held = self._invariants.losses.giving_up(cluster, peer)
+        try:
+            count = (await client.forget_peer(peer)).jobs_lost
+        except IrisFedError as error:
+            self._world.note("answer", f"{cluster.name} forget {peer}: {error.code}")
+        else:
+            self._world.note("answer", f"{cluster.name} forget {peer}: {count} lost")
+            self._invariants.losses.given_up(cluster, peer, held)
 
     async def submit_child(self, cluster: Cluster, task: LaunchRequest) -> None:
         """Code inside the task submits a job below its own."""
@@ -135,13 +150,13 @@ class Users:
         elif chance < 0.6 and cluster.plan.peers:
             request.constraints.append(equals("cluster", rng.choice(cluster.plan.peers)))
 
-    def _some_known(self, cluster: Cluster) -> str | None:
+    def some_known(self, cluster: Cluster) -> str | None:
         if cluster.running is None or cluster.running.observer is None:
             return None
         rows = cluster.running.observer.rows("SELECT job_id FROM jobs WHERE requester = '' ORDER BY uid DESC LIMIT 8")
         return str(self._world.rng.choice(rows)["job_id"]) if rows else None
 
-    def _admin(self, cluster: Cluster) -> Client | None:
+    def admin(self, cluster: Cluster) -> Client | None:
         life = cluster.running
         return None if life is None or life.controller is None else self._client(cluster, life.controller.admin_token)
 

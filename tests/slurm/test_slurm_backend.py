@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from iris_fed.backends.base import BackendUnavailable, EndKind, Queued
-from tests.conformance.harness import PATIENCE_S
+from tests.conformance.harness import PATIENCE_S, request
 from tests.slurm.real import poll
 from tests.slurm.world import World, h100
 
@@ -48,6 +48,17 @@ class TestQueue:
         assert end.kind is EndKind.NOT_STARTED
         assert end.message.startswith("Slurm refused it: ")
         assert end.message.endswith("Requested node configuration is not available")
+
+    async def test_what_cannot_be_laid_out_is_told_and_told_again(self, world: World) -> None:
+        backend, witness = await world.open()
+        asked = dataclasses.replace(world.sleeper("a"), files={"f": b"1", "f/g": b"2"})
+        for _ in range(2):
+            witness.ended.clear()
+            await backend.launch(asked)
+            end = (await witness.until_ended("a")).end
+            assert end.kind is EndKind.NOT_STARTED
+            assert end.message.startswith("its work directory cannot be filled: ")
+        assert not world.slurm.active()
 
     async def test_a_job_gets_what_its_constraints_choose(self, world: World) -> None:
         backend, witness = await world.open(partitions=("main",))
@@ -191,3 +202,39 @@ class TestOthers:
         world.slurm.ask("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
         await eventually(lambda: not world.slurm.active(), "the requeued job has come to nothing")
         assert world.runs("requeued") == 1
+
+
+class TestAccounts:
+    async def test_a_task_runs_as_its_users_account_in_a_place_that_is_that_accounts_alone(self, world: World) -> None:
+        # Where others may pass through, as they may not through a test's own folder.
+        shared = world.slurm.folder / "shared"
+        become = ("setpriv", "--reuid={user}", "--regid=nogroup", "--clear-groups", "--")
+        backend, witness = await world.open(
+            submit_command=become, shared_dir=shared, run_as={"ann": "nobody"}, python="/usr/bin/python3"
+        )
+        asked = request(
+            "mapped",
+            "sh",
+            "-c",
+            'id -un; cat "$IRIS_SECRETS_DIR/key"; cat f; ln -s /etc/shadow ../usage.json; exec sleep 99',
+        )
+        asked = dataclasses.replace(asked, owner="ann", files={"f": b"file\n"}, secret_files={"key": "secret\n"})
+        await backend.launch(asked)
+        await witness.until_running("mapped")
+        said = b""
+        while said.count(b"\n") < 3:
+            assert await backend.wait_log("mapped", len(said), PATIENCE_S)
+            said = b"".join(line.data for line in (await backend.read_log("mapped", 0, PAGE)).lines)
+        assert said == b"nobody\nsecret\nfile\n"
+        assert (await backend.exec("mapped", ["id", "-un"], PATIENCE_S, PAGE)).stdout == b"nobody\n"
+        place = shared / "attempts" / "mapped"
+        assert (place.owner(), place.stat().st_mode & 0o777, (shared / "records").stat().st_mode & 0o777) == (
+            "nobody",
+            0o700,
+            0o700,
+        )
+        await backend.kill("mapped")
+        assert (await witness.until_ended("mapped")).end.kind is EndKind.KILLED
+        await backend.launch(dataclasses.replace(world.sleeper("nobodys"), owner="bob"))
+        end = (await witness.until_ended("nobodys")).end
+        assert (end.kind, "no account for the tasks of bob" in end.message) == (EndKind.NOT_STARTED, True)

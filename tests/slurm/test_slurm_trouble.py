@@ -42,6 +42,7 @@ class TestLostAnswers:
         world.act("sbatch", f'$REAL "$@"; {TIMED_OUT}')
         with pytest.raises(BackendUnavailable, match="Socket timed out"):
             await backend.launch(asked)
+        assert "Socket timed out" in (await witness.until_queued("lost-answer")).reason
         world.act("sbatch", "")
         await backend.launch(asked)
         await witness.until_running("lost-answer")

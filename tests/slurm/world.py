@@ -59,8 +59,7 @@ class World:
             await witness.close()
             await backend.close()
         await asyncio.to_thread(self.slurm.empty)
-        idle = lambda: set(self.slurm.states().values()) == {"idle"}  # noqa: E731
-        await asyncio.to_thread(poll, idle, "all nodes are idle")
+        await asyncio.to_thread(poll, lambda: set(self.slurm.states().values()) == {"idle"}, "all nodes are idle")
 
     def stand_in(self, *names: str) -> None:
         """Backends that are opened from now on run these in the commands' place."""
@@ -102,8 +101,7 @@ class World:
         """A job of somebody else on every machine; its id."""
         words = ("sbatch", "--parsable", "--exclusive", "--nodes=3", "--mem=0", "--output=/dev/null")
         done = await asyncio.to_thread(self.slurm.ask, *words, text="#!/bin/sh\nsleep 1000\n")
-        full = lambda: set(self.slurm.states().values()) == {"allocated"}  # noqa: E731
-        await asyncio.to_thread(poll, full, "all nodes are taken")
+        await asyncio.to_thread(poll, lambda: set(self.slurm.states().values()) == {"allocated"}, "all are taken")
         return done.stdout.strip()
 
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from iris_fed.config import Settings, effective_yaml, load_settings
+from iris_fed.config.load import load_settings
+from iris_fed.config.settings import Settings
+from iris_fed.config.show import effective_yaml
 from iris_fed.errors import ConfigError
 
 Load = Callable[..., Settings]

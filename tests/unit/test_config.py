@@ -7,18 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from iris_fed.config import (
-    LimitSettings,
-    Settings,
-    describe,
-    effective_yaml,
-    load_settings,
-    parse_bytes,
-    parse_millicores,
-    read_public_key,
-    read_secret,
-)
-from iris_fed.config.sections import EDGE_LIMITS, MAX_HANDOFF_EXPIRY_S
+from iris_fed.config.load import load_settings
+from iris_fed.config.references import read_public_key, read_secret
+from iris_fed.config.sections import EDGE_LIMITS, MAX_HANDOFF_EXPIRY_S, LimitSettings, LocalBackendSettings
+from iris_fed.config.settings import Settings
+from iris_fed.config.show import describe, effective_yaml
+from iris_fed.config.units import parse_bytes, parse_millicores
 from iris_fed.errors import ConfigError, InvalidArgument
 from iris_fed.model import ids, limits
 
@@ -46,7 +40,7 @@ def refusal(load: Load, text: str, environ: Mapping[str, str] | None = None) -> 
 def test_a_name_alone_gives_a_cluster_with_one_local_backend_and_no_federation(load: Load, tmp_path: Path) -> None:
     settings = load(HUB)
     assert (settings.cluster.name, settings.listen.port, settings.peers) == ("hub", 8478, [])
-    assert [(backend.id, backend.cpu, backend.memory) for backend in settings.backends] == [("local", None, None)]
+    assert settings.backends == [LocalBackendSettings()]
     assert settings.state_dir == tmp_path / "state"
 
 
@@ -59,6 +53,7 @@ def test_a_backend_is_read_with_its_units(load: Load) -> None:
         HUB + "backends:\n- {id: gpus, cpu: 1.5, memory: 16GiB, devices: {h100: 8},"
         " attributes: {region: eu, zone: [a, b], preemptible: false}}\n"
     ).backends[0]
+    assert isinstance(backend, LocalBackendSettings)
     assert (backend.cpu, backend.memory, backend.devices) == (1_500, 16 * 2**30, {"h100": 8})
     assert backend.attributes == {"region": ("eu",), "zone": ("a", "b"), "preemptible": ("false",)}
 
@@ -71,7 +66,7 @@ def test_variables_lie_over_the_file(load: Load) -> None:
 
 def test_a_list_in_a_variable_is_json(load: Load) -> None:
     environ = {"IRIS_FED_BACKENDS": '[{"id": "one", "cpu": "2"}]'}
-    assert [(backend.id, backend.cpu) for backend in load(HUB, environ).backends] == [("one", 2_000)]
+    assert load(HUB, environ).backends == [LocalBackendSettings.model_validate({"id": "one", "cpu": "2"})]
 
 
 def test_the_environment_of_the_process_is_not_read_behind_the_callers_back(

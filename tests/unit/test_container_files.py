@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from iris_fed.config import load_settings
+from iris_fed.config.load import load_settings
 from iris_fed.errors import ConfigError
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from iris_fed.client.contexts import Context, Contexts, Target, choose_target, read_contexts, write_contexts
-from iris_fed.config import effective_yaml, load_settings
 from iris_fed.config.edge_tokens import EdgeTokenSource, parse_edge_token
+from iris_fed.config.load import load_settings
+from iris_fed.config.show import effective_yaml
 from iris_fed.errors import ConfigError, InvalidArgument
 from iris_fed.rpc.connect_client import is_private_url
 

@@ -338,5 +338,6 @@ def test_what_an_engines_queue_waits_for_is_told_until_it_starts() -> None:
 def test_an_attempt_that_somebody_at_the_engine_cancelled_is_a_failure_in_its_words() -> None:
     draft = fresh()
     end(draft, start(draft), AttemptEnd(EndKind.CANCELLED, message="was cancelled in Slurm"))
-    assert (draft.job.state, draft.job.error) == (JobState.FAILED, "task 0 was cancelled in Slurm")
-    assert draft.tasks[0].failure_count == 1
+    task = draft.tasks[0]
+    assert (task.state, task.error, task.failure_count) == (TaskState.FAILED, "was cancelled in Slurm", 1)
+    assert lifecycle.failing(draft)

@@ -300,7 +300,9 @@ def engine(room: int | None, closed: str = "", machines: int = 2, gpus: int = 8)
     """An engine with a queue of its own: equal machines, all of them busy."""
     total = NodeShape(64_000, 512 * GIB, {"h100": gpus})
     busy = NodeFree("", 0, 0, {"h100": 0}, total, machines)
-    return replace(place("slurm", busy, largest=total), queue_room=room, closed=closed)
+    return replace(
+        place("slurm", busy, largest=total, device_type="gpu", device_variant="h100"), queue_room=room, closed=closed
+    )
 
 
 def test_an_engine_with_a_queue_takes_what_is_not_free_as_far_as_its_queue_has_room() -> None:
@@ -321,7 +323,7 @@ def test_what_no_machine_of_the_engine_could_run_is_not_put_into_its_queue() -> 
 
 
 def test_a_place_where_one_need_not_wait_is_better_than_a_queue() -> None:
-    free = place("here", node("n1", h100=8))
+    free = place("here", node("n1", h100=8), device_type="gpu", device_variant="h100")
     plan = choose_places(queues([job(1, asks(gpus=8), replicas=2)]), [engine(3), free], 0, at_most(10))
     assert [one.backend_id for one in plan.placed] == ["here", "slurm"]
 

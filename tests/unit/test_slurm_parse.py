@@ -37,6 +37,11 @@ class TestQueue:
         )
         assert [(one.job_id, one.cpus, one.nodes) for one in parse.parse_queue(text)] == [("3", 0, ())]
 
+    def test_a_job_that_is_asked_for_by_name_counts_though_a_site_writes_comments_of_its_own(self) -> None:
+        text = job("3", "u", "PENDING", "N/A", "project=x", "", "Resources")
+        assert [one.name for one in parse.parse_queue(text, {"u"})] == ["u"]
+        assert list(parse.parse_queue(text, {"v"})) == []
+
     @pytest.mark.parametrize(
         "garbage",
         [
@@ -66,8 +71,11 @@ class TestNodes:
     @pytest.mark.parametrize(
         ("state", "usable"),
         [
-            *((state, True) for state in ("idle", "mixed", "allocated", "completing", "planned", "idle~", "mixed#")),
-            *((state, False) for state in ("down", "down*", "idle*", "drained", "draining", "mixed-", "fail")),
+            *(
+                (state, True)
+                for state in ("idle", "mixed", "allocated", "completing", "planned", "idle~", "mixed#", "mixed-")
+            ),
+            *((state, False) for state in ("down", "down*", "idle*", "drained", "draining", "drained-", "fail")),
             *((state, False) for state in ("maint", "reserved", "unknown", "reboot", "inval", "future")),
         ],
     )
@@ -112,7 +120,10 @@ def test_a_list_of_machines_names_each(text: str, names: tuple[str, ...]) -> Non
     assert parse.expand_nodes(text) == names
 
 
-@pytest.mark.parametrize(("text", "size"), [("2G", 2 * GIB), ("2048M", 2 * GIB), ("2048", 2 * GIB), ("1.5T", 1536 * GIB), ("N/A", 0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2G", 2 * GIB), ("2048M", 2 * GIB), ("2048", 2 * GIB), ("1.5T", 1536 * GIB), ("N/A", 0)],
+)
 def test_sizes_have_slurms_units(text: str, size: int) -> None:
     assert parse.parse_size(text) == size
 

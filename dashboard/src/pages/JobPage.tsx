@@ -86,7 +86,7 @@ function Children({ jobId }: { jobId: string }) {
 
 function NoSuchJob({ jobId }: { jobId: string }) {
   return (
-    <Empty title={jobId ? `There is no job ${jobId}` : "This address names no job"}>
+    <Empty isPage title={jobId ? `There is no job ${jobId}` : "This address names no job"}>
       <p>
         It may have been removed after its time, or it is not yours to see. <Link to="/jobs">All jobs</Link>
       </p>

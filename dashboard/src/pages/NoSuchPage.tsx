@@ -5,7 +5,7 @@ import { useTitle } from "../parts/useTitle";
 export function NoSuchPage() {
   useTitle("No such page");
   return (
-    <Empty title="There is no such page">
+    <Empty isPage title="There is no such page">
       <p>
         <Link to="/jobs">All jobs</Link>
       </p>

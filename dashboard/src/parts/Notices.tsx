@@ -13,10 +13,20 @@ export function Loading({ what }: { what: string }) {
   );
 }
 
-export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+/** `isPage`: it is all there is on the page, so that its title is the page's. */
+export function Empty({
+  title,
+  children,
+  isPage,
+}: {
+  title: string;
+  children?: ReactNode;
+  isPage?: boolean;
+}) {
+  const Title = isPage ? "h1" : "p";
   return (
     <div className="empty">
-      <p className="empty-title">{title}</p>
+      <Title className="empty-title">{title}</Title>
       {children}
     </div>
   );

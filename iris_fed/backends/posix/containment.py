@@ -30,7 +30,7 @@ class Program(NamedTuple):
 
     def start(self, output_fd: int) -> int:
         """In `folder`; afterwards this process is back where it stood, wherever that was moved. Raises StartError."""
-        home = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        home = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.chdir(self.folder)
             return spawn(self.argv, self.env, output_fd, self.account)

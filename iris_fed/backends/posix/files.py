@@ -27,6 +27,7 @@ SECRETS = "secrets"
 
 Record = dict[str, Any]
 
+_MAX_RECORD_CHARS = 4 * 1024 * 1024
 _UID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -43,8 +44,10 @@ def read_record(path: str) -> Record | None:
     """None when there is no such file or it is not one of ours."""
     try:
         with open(path, encoding="utf-8", opener=open_no_link) as stream:
-            record = json.load(stream)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+            text = stream.read(_MAX_RECORD_CHARS + 1)
+            # A task may have written over it.
+            record = json.loads(text) if len(text) <= _MAX_RECORD_CHARS else None
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
     except OSError as error:
         if error.errno != errno.ELOOP:

@@ -18,6 +18,7 @@ from iris_fed.backends.base import (
     NotRunning,
     Observation,
     Owner,
+    Queued,
     Recovery,
     Stranger,
 )
@@ -38,6 +39,8 @@ from iris_fed.model.files import ExecResult, FileChunk, FileListing, NoSuchFile
 from iris_fed.model.resources import BackendSummary, NodeFree, NodeShape
 
 _OUTPUT_PAUSE_S = 0.1
+_LAUNCHES_S = 3.0
+"""What is being submitted when the controller stops has this long."""
 _EXEC_SLACK_S = 10.0
 """What the way to the node and back may take, beside the command itself."""
 _SRUNS_OWN = re.compile(rb"(?m)^srun: error: \S+: task \d+: [^\n]*\n?")
@@ -77,8 +80,13 @@ class SlurmBackend:
         self._rounds.begin()
 
     async def close(self) -> None:
-        launches = [entry.launch for entry in self._rounds.live.values() if entry.launch is not None]
-        await asyncio.gather(*launches, return_exceptions=True)
+        """A submission that hangs is left: whether Slurm has heard of it the next controller finds out."""
+        launches = {entry.launch for entry in self._rounds.live.values() if entry.launch is not None}
+        if launches:
+            _, hanging = await asyncio.wait(launches, timeout=_LAUNCHES_S)
+            for launch in hanging:
+                launch.cancel()
+            await asyncio.gather(*launches, return_exceptions=True)
         await self._rounds.close()
         await self._engine.close()
 
@@ -274,8 +282,9 @@ class SlurmBackend:
     async def _launch(self, entries: Sequence[Entry], requests: Sequence[LaunchRequest]) -> None:
         try:
             await self._launching.run(entries, requests)
-        except BackendUnavailable:
+        except BackendUnavailable as error:
             for entry in entries:
+                self._news.add(Queued(entry.uid, f"Slurm has not taken it so far: {error}"))
                 # Once it was laid out it stays: Slurm may have heard of it all the same.
                 if await asyncio.to_thread(self._shared.kept, entry.uid) is None:
                     self._drop(entry)

@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-import pwd
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from iris_fed.backends.base import BackendUnavailable
 from iris_fed.backends.slurm import commands, parse
@@ -35,13 +34,14 @@ class Engine:
         except Garbled as error:
             raise BackendUnavailable(str(error)) from None
 
-    async def jobs(self) -> list[SlurmJob]:
-        """All with our tag that Slurm still knows, the newest of each name, one that lives before one that ended."""
-        user = "" if self._settings.submit_command else pwd.getpwuid(os.geteuid()).pw_name
-        return await self._ask_queue(commands.squeue(self._settings, user=user))
+    async def jobs(self, names: Collection[str] = ()) -> list[SlurmJob]:
+        """All with our tag, or of these names, that Slurm still knows; the newest of each name, one that lives
+        before one that ended."""
+        user = "" if self._settings.submit_command else str(os.geteuid())
+        return await self._ask_queue(commands.squeue(self._settings, user=user), names)
 
     async def find(self, name: str) -> SlurmJob | None:
-        found = await self._ask_queue(commands.squeue(self._settings, name=name))
+        found = await self._ask_queue(commands.squeue(self._settings, name=name), {name})
         return next((job for job in found if job.name == name), None)
 
     async def nodes(self) -> tuple[SlurmNode, ...]:
@@ -84,11 +84,11 @@ class Engine:
             # Some of them were over already, which it says of each; it goes on with the others.
             return
 
-    async def _ask_queue(self, argv: Sequence[str]) -> list[SlurmJob]:
+    async def _ask_queue(self, argv: Sequence[str], names: Collection[str]) -> list[SlurmJob]:
         text = await self._ask(argv)
         newest: dict[str, SlurmJob] = {}
         try:
-            for job in parse.parse_queue(text):
+            for job in parse.parse_queue(text, names):
                 known = newest.get(job.name)
                 if known is None or _rank(job) > _rank(known):
                     newest[job.name] = job

@@ -61,21 +61,11 @@ class Entry:
         """What its place on the shared directory tells."""
         told: list[Observation] = []
         self.began = self.began or seen.began
-        if seen.process is not None and seen.place is not None and self.phase != "running":
-            phase: Literal["building", "running"] = "building" if seen.process.get("building") else "running"
+        if seen.runs is not None and self.phase != "running":
+            phase: Literal["building", "running"] = "building" if isinstance(seen.runs, Building) else "running"
             if phase != self.phase:
-                self.phase, self.reason = phase, ""
-                kind = Building if phase == "building" else Running
-                place = seen.place
-                self.runs = kind(
-                    self.uid,
-                    seen.process["started_ms"],
-                    str(place["node"]),
-                    str(place["address"]),
-                    tuple(place["devices"]),
-                    dict(place["ports"]),
-                )
-                told.append(self.runs)
+                self.phase, self.reason, self.runs = phase, "", seen.runs
+                told.append(seen.runs)
         if seen.result is not None and self.result is None:
             self.result, self.told = seen.result, seen.told
             self.over_since_s = now_s

@@ -4,7 +4,7 @@ Columns of a fixed width are asked for: they are the one form that all versions 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 Columns = tuple[tuple[str, int], ...]
@@ -14,7 +14,7 @@ QUEUE_COLUMNS: Columns = (
     ("Name", 72),
     ("State", 24),
     ("tres-alloc", 160),
-    ("Comment", 160),
+    ("Comment", 200),
     ("NodeList", 160),
     ("Reason", 200),
 )
@@ -80,8 +80,9 @@ def comment_of(cluster: str, database_id: str) -> str:
     return f"iris-fed cluster={cluster} database={database_id}"
 
 
-def parse_queue(text: str) -> Iterator[SlurmJob]:
-    """Those with our tag. Raises Garbled: what is no list of jobs does not say that there are none."""
+def parse_queue(text: str, names: Collection[str] = ()) -> Iterator[SlurmJob]:
+    """Those with our tag, and those of `names`: a site may write comments of its own. Raises Garbled: what is no
+    list of jobs does not say that there are none."""
     for line in text.split("\n"):
         if not line:
             continue
@@ -89,7 +90,7 @@ def parse_queue(text: str) -> Iterator[SlurmJob]:
         if not row["JobID"][:1].isdecimal() or not _STATE.match(row["State"]):
             raise Garbled(f"squeue printed {line.strip()[:80]!r}")
         tag = _COMMENT.match(row["Comment"])
-        if tag is None:
+        if tag is None and row["Name"] not in names:
             continue
         held = dict(part.partition("=")[::2] for part in row["tres-alloc"].split(",") if "=" in part)
         yield SlurmJob(
@@ -97,8 +98,8 @@ def parse_queue(text: str) -> Iterator[SlurmJob]:
             name=row["Name"],
             state=row["State"].split()[0].rstrip("+"),
             reason=row["Reason"],
-            cluster=tag[1],
-            database_id=tag[2],
+            cluster="" if tag is None else tag[1],
+            database_id="" if tag is None else tag[2],
             nodes=expand_nodes(row["NodeList"]),
             cpus=int(held["cpu"]) if held.get("cpu", "").isdecimal() else 0,
             memory_bytes=parse_size(held.get("mem", "0")),

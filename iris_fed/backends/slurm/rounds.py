@@ -167,7 +167,7 @@ class Rounds:
         nodes = None
         if asked_s - self._capacity_s >= self._settings.capacity_interval_s:
             nodes = await self._engine.nodes()
-        jobs = await self._engine.jobs()
+        jobs = await self._engine.jobs({entry.kept.job for entry in self.live.values()})
         by_name = {job.name: job for job in jobs}
         look: set[str] = set()
         for entry in list(self.live.values()):
@@ -204,15 +204,15 @@ class Rounds:
         found = await asyncio.to_thread(self._read_places, [entry.uid for entry in entries])
         now_s = asyncio.get_running_loop().time()
         for entry in entries:
-            seen, usage = found[entry.uid]
-            for told in [*entry.take_place(seen, now_s), *entry.take_usage(usage)]:
+            seen = found[entry.uid]
+            for told in [*entry.take_place(seen, now_s), *entry.take_usage(seen.usage)]:
                 self._news.add(told)
             if entry.runs is not None:
                 self._machines.hold(entry.uid, held_by(entry.kept, entry.runs.node))
             entry.notify()
 
-    def _read_places(self, uids: Sequence[str]) -> dict[str, tuple[Seen, Usage | None]]:
-        return {uid: (self._shared.look(uid), self._shared.usage(uid)) for uid in uids}
+    def _read_places(self, uids: Sequence[str]) -> dict[str, Seen]:
+        return {uid: self._shared.look(uid) for uid in uids}
 
     async def settle(self) -> None:
         """End those of which it is clear by now how they ended."""

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from iris_fed.backends.base import Ended, EndKind, LaunchRequest
+from iris_fed.backends.base import Building, Ended, LaunchRequest, Running
 from iris_fed.backends.posix import files, handover, workdir
-from iris_fed.backends.posix.ends import parse_end, parse_usage, unseen_end
+from iris_fed.backends.posix.ends import parse_end, unseen_end
 from iris_fed.backends.posix.files import Record
 from iris_fed.backends.posix.removal import empty
 from iris_fed.backends.posix.setup import SCRIPT
 from iris_fed.backends.posix.spawn import Account
-from iris_fed.backends.slurm import layout
-from iris_fed.backends.slurm.verdict import TOLD
+from iris_fed.backends.slurm import layout, left
 from iris_fed.model.resources import Usage
 
 _PACKAGE = Path(__file__).resolve().parents[2]
@@ -34,6 +33,7 @@ KEEPER_FILES = (
 )
 """What runs on the nodes: standard library only."""
 _MAX_WORDS_BYTES = 4_096
+_DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What an attempt's place tells. `place` and `process` None = it has not come so far."""
+    """What an attempt's place tells. `runs` None = it does not run so far."""
 
     began: bool
-    place: Record | None
-    process: Record | None
+    runs: Building | Running | None
     result: Ended | None
     told: bool
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,24 +140,22 @@ class Shared:
             os.chown(place / layout.GANG, account.uid, account.gid)
 
     def look(self, uid: str) -> Seen:
-        """Raises OSError."""
-        place = str(self.place(uid))
-        record = files.read_record(os.path.join(place, files.EXIT))
-        told = os.path.lexists(os.path.join(place, layout.TOLD))
-        result = None
-        if record is not None:
-            result, told = _result(uid, record, told)
-        return Seen(
-            began=os.path.lexists(os.path.join(place, layout.BEGUN)),
-            place=files.read_record(os.path.join(place, layout.PLACE)),
-            process=files.read_record(os.path.join(place, files.PROCESS)),
-            result=result,
-            told=told,
-        )
+        """What its own task may have written over is taken for absent. Raises OSError."""
+        folder = str(self.place(uid))
 
-    def usage(self, uid: str) -> Usage | None:
-        record = files.read_record(str(self.place(uid) / layout.USAGE))
-        return None if record is None else parse_usage(record)
+        def read(name: str) -> Record | None:
+            return files.read_record(os.path.join(folder, name))
+
+        told = os.path.lexists(os.path.join(folder, layout.TOLD))
+        record, result = read(files.EXIT), None
+        with contextlib.suppress(*_DAMAGED):
+            result, told = (None, told) if record is None else left.result(uid, record, told)
+        runs = usage = None
+        with contextlib.suppress(*_DAMAGED):
+            runs = left.runs(uid, read(layout.PLACE), read(files.PROCESS))
+        with contextlib.suppress(*_DAMAGED):
+            usage = left.usage(read(layout.USAGE))
+        return Seen(os.path.lexists(os.path.join(folder, layout.BEGUN)), runs, result, told, usage)
 
     def cancel(self, uid: str) -> None:
         """Who has not begun does not begin any more. Raises OSError."""
@@ -187,6 +185,8 @@ class Shared:
         files.remove_secrets(str(place))
         (place / layout.LAUNCH).unlink(missing_ok=True)
         record = {**unseen_end(ended.end, ended.started_ms, ended.finished_ms), "usage": asdict(ended.usage)}
+        # One that could not be laid out has none so far.
+        self._record(uid).mkdir(mode=0o700, exist_ok=True)
         files.write_record(str(self._record(uid)), layout.END, record, durable=True)
 
     def remove(self, uid: str) -> None:
@@ -224,14 +224,6 @@ class Shared:
             with contextlib.suppress(OSError):
                 draft.rename(target)
         return target / "iris_fed/backends/slurm/node.py"
-
-
-def _result(uid: str, record: Record, told: bool) -> tuple[Ended, bool]:
-    if record.get("kind") != TOLD:
-        # It may have ended by itself just before it was told to.
-        return parse_end(uid, record), told and record.get("exit_code") != 0
-    kind = EndKind.EXITED if record.get("signal") is None else EndKind.SIGNALED
-    return parse_end(uid, {**record, "kind": kind.value, "message": "was told to end"}), True
 
 
 def _open_to_all(paths: Iterable[Path]) -> None:
