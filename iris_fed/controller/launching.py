@@ -9,6 +9,7 @@ from iris_fed.backends.base import Honours, LaunchRequest
 from iris_fed.model.constraints import Op
 from iris_fed.model.ids import task_id
 from iris_fed.model.jobs import Attempt, Job
+from iris_fed.model.observed import AttemptEnd, Ended, EndKind
 from iris_fed.model.spec import SECRET_FILE, JobSpec
 
 
@@ -116,3 +117,8 @@ def with_siblings(
         )
         for member in members
     ]
+
+
+def never_started(uid: str, now_ms: int) -> Ended:
+    """An attempt that was stopped before it began."""
+    return Ended(uid, AttemptEnd(EndKind.KILLED, message="was stopped before it started"), None, now_ms)

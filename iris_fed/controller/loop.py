@@ -1,7 +1,7 @@
 """The control loop: kill what must end, place what waits, start what was placed.
 
 It runs when something happened; the interval is only a safety net. Everything it decides is
-committed before it acts, so that a crash between the two is repaired by the recovery it starts with.
+committed before it acts, so that a crash between the two is repaired when the backend is met again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,10 +13,10 @@ from iris_fed.backends.base import Backend, BackendUnavailable, Owner
 from iris_fed.config.sections import SchedulingSettings
 from iris_fed.controller.attempts import AttemptDriver
 from iris_fed.controller.disk import DiskGuard
-from iris_fed.controller.launching import Launch, TaskLink, honours_of
+from iris_fed.controller.launching import Launch, TaskLink, honours_of, never_started
 from iris_fed.controller.observe import store_observations
 from iris_fed.controller.placing import Terms, place_waiting
-from iris_fed.controller.recovery import Apply, Recoverer, never_started
+from iris_fed.controller.recovery import Apply, Recoverer
 from iris_fed.decide.placement import Place
 from iris_fed.model.ids import parse_task_id
 from iris_fed.model.observed import Ended, Observation
@@ -27,6 +27,8 @@ from iris_fed.store.runtime import Runtime
 from iris_fed.supervise import Pulse, Wakeup
 from iris_fed.telemetry import get_logger
 
+FIRST_MEETING_S = 5.0
+"""What waits is not told what it waits for before the backends had this time to be met."""
 ASK_AGAIN_S = 30.0
 """A backend without news is asked anew, in case the call hangs."""
 
@@ -60,6 +62,10 @@ class ControlLoop:
         self._shown: Sequence[BackendSummary] | None = None
         self.wake = Wakeup()
         self._driver = AttemptDriver(backends, runtime.entropy, self.wake)
+
+    async def start_backends(self) -> None:
+        """As far as they can be reached; `run` goes on with the others. Raises OSError."""
+        await self._recoverer.start_all()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -95,8 +101,9 @@ class ControlLoop:
 
     async def _control(self, pulse: Pulse) -> None:
         apply = partial(store_observations, self._runtime, trying=pulse.beat)
-        launches = await self._recoverer.run(self._driver.in_hand, apply, self.wake, pulse)
-        self._driver.add(launches.values())
+        pulse.beat(FIRST_MEETING_S)
+        with anyio.move_on_after(FIRST_MEETING_S):
+            await self._recoverer.all_met.wait()
         refresh = True
         while True:
             pulse.beat()
@@ -108,7 +115,7 @@ class ControlLoop:
         """1. Kill. 2. Start what could not be started before. 3. Place and start. Returns seconds to the next."""
         await self._kill(apply)
         await self._driver.start_all()
-        places = [_place(backend) for backend in self._backends.values()]
+        places = [self._place(backend) for backend in self._backends.values()]
         terms = Terms(
             self._clock.now_ms(),
             self._entropy,
@@ -144,29 +151,40 @@ class ControlLoop:
             self._runtime.news.publish(backends=True)
 
     async def _kill(self, apply: Apply) -> None:
-        doomed = await self._db.read(lambda tx: live_attempts(tx, to_kill_only=True))
+        live = await self._db.read(lambda tx: live_attempts(tx, to_kill_only=True))
+        # Of the others is told when they are met.
+        doomed = [attempt for attempt in live if attempt.backend_id in self._recoverer.met]
         for uid in self._driver.end_all(doomed):
             await apply([never_started(uid, self._clock.now_ms())])
             self._driver.drop(uid)
 
     async def _observe(self, backend: Backend, pulse: Pulse) -> None:
+        if backend.backend_id not in self._recoverer.met:
+            apply = partial(store_observations, self._runtime, trying=pulse.beat)
+            news = partial(self._take_news, backend, pulse)
+            launches = await self._recoverer.run(backend, self._driver.in_hand, apply, news, pulse)
+            self._driver.add(launches.values())
+            self.wake()
         while True:
-            pulse.beat(ASK_AGAIN_S)
-            if not self._taken.get(backend.backend_id):
-                with anyio.move_on_after(ASK_AGAIN_S):
-                    self._taken[backend.backend_id] = await backend.observe()
-            # Kept until it is stored: a backend tells it only once.
-            if batch := self._taken.get(backend.backend_id):
-                await store_observations(self._runtime, batch, pulse.beat)
-                del self._taken[backend.backend_id]
-                for seen in batch:
-                    if isinstance(seen, Ended):
-                        with self._runtime.tracing.span("attempt ended", seen.attempt_uid, end=seen.end.kind.value):
-                            pass
-                self._recoverer.forget(seen.attempt_uid for seen in batch if isinstance(seen, Ended))
-                self.wake()
+            await self._take_news(backend, pulse, ASK_AGAIN_S)
 
+    async def _take_news(self, backend: Backend, pulse: Pulse, within_s: float) -> None:
+        pulse.beat(within_s)
+        if not self._taken.get(backend.backend_id):
+            with anyio.move_on_after(within_s):
+                self._taken[backend.backend_id] = await backend.observe()
+        # Kept until it is stored: a backend tells it only once.
+        if batch := self._taken.get(backend.backend_id):
+            await store_observations(self._runtime, batch, pulse.beat)
+            del self._taken[backend.backend_id]
+            ended = [seen for seen in batch if isinstance(seen, Ended)]
+            for seen in ended:
+                with self._runtime.tracing.span("attempt ended", seen.attempt_uid, end=seen.end.kind.value):
+                    pass
+            self._recoverer.forget(seen.attempt_uid for seen in ended)
+            self.wake()
 
-def _place(backend: Backend) -> Place:
-    intake = backend.intake()
-    return Place(backend.summary(), tuple(backend.nodes()), intake.room, intake.closed)
+    def _place(self, backend: Backend) -> Place:
+        intake = backend.intake()
+        closed = self._recoverer.closed(backend.backend_id) or intake.closed
+        return Place(backend.summary(), tuple(backend.nodes()), intake.room, closed)

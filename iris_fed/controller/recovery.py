@@ -1,47 +1,44 @@
-"""The first thing a control loop does: meet what runs already, before anything is started.
+"""What comes before anything is started on a backend: reach it, and meet what runs there already.
 
-Its own attempts are followed again, what a crash kept from starting is started, and what this
-database or an ancestor of it does not know is ended (promise 10). After a restore nothing is
-started again: what is not found running may have run since the backup (design, section 6).
+Each backend is met by itself, so that one that cannot be reached holds up none of the others. Its own
+attempts are followed again, what a crash kept from starting is started, and what this database or an
+ancestor of it does not know is ended (promise 10).
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from iris_fed.backends.base import Backend, Owner, Recovery, Stranger
-from iris_fed.controller.launching import Launch, TaskLink, launch_request
-from iris_fed.controller.observe import apply_observations, end_children_of_ended, stop_if_failing
-from iris_fed.decide import lifecycle
+import anyio
+
+from iris_fed.backends.base import Backend, BackendUnavailable, Owner, Stranger
+from iris_fed.controller.after_restore import Met, settle_after_restore
+from iris_fed.controller.launching import Launch, TaskLink, launch_request, never_started
+from iris_fed.decide.backoff import backoff_ms
 from iris_fed.model.jobs import Attempt, Job, LiveAttempt
 from iris_fed.model.observed import AttemptEnd, Ended, EndKind, Observation
 from iris_fed.model.states import TaskState
-from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
 from iris_fed.store.jobs import job_by_uid, live_attempts, load_draft, with_secrets
-from iris_fed.store.meta import RestoreMark, clear_restore_mark, read_restore_mark
-from iris_fed.store.restore import jobs_to_settle
+from iris_fed.store.meta import RestoreMark, read_restore_mark
 from iris_fed.store.runtime import Runtime
-from iris_fed.supervise import Pulse, Wakeup
+from iris_fed.supervise import Pulse
 from iris_fed.telemetry import get_logger
 
 LOOK_AGAIN_S = 1.0
 """While attempts are being ended; their end wakes us sooner."""
+START_PATIENCE_S = 5.0
+"""For a backend when the controller starts; after that it is tried on beside everything else."""
+START_LIMIT_S = 60.0
+RETRY_BASE_MS = 500
+RETRY_MAX_MS = 15_000
 
 log = get_logger(__name__)
 Apply = Callable[[Sequence[Observation]], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Met:
-    """What a backend said of the attempts that it should be running."""
-
-    live: Mapping[str, LiveAttempt]
-    recovery: Recovery
+News = Callable[[float], Awaitable[None]]
+"""Waits for news of the backend, so many seconds at most, and stores them."""
 
 
 class Recoverer:
-    """`run` it before anything is started."""
+    """`met` holds the ids of the backends on which attempts may be started."""
 
     def __init__(self, runtime: Runtime, backends: Mapping[str, Backend], owner: Owner, link: TaskLink) -> None:
         self._runtime = runtime
@@ -49,7 +46,30 @@ class Recoverer:
         self._owner = owner
         self._link = link
         self._strangers: dict[str, Stranger] = {}
-        self._ending: set[str] = set()
+        self._ending: dict[str, int] = {}
+        self._started: set[str] = set()
+        self._trouble: dict[str, str] = {}
+        self._waiting_for_all: dict[str, Met] = {}
+        self._restored = anyio.Event()
+        self.met: set[str] = set()
+        self.all_met = anyio.Event()
+        if not backends:
+            self.all_met.set()
+
+    async def start_all(self) -> None:
+        """Begin with what can be reached at once. Raises OSError where a backend's own place cannot be used."""
+        for backend in self._backends.values():
+            try:
+                await self._start(backend, START_PATIENCE_S)
+            except (BackendUnavailable, TimeoutError) as error:
+                self._note_trouble(backend, error)
+
+    def closed(self, backend_id: str) -> str:
+        """Why nothing is started there yet; "" = it is met."""
+        if backend_id in self.met:
+            return ""
+        trouble = self._trouble.get(backend_id)
+        return f"waiting for backend {backend_id}" + (f", which cannot be reached: {trouble}" if trouble else "")
 
     def notes(self) -> tuple[str, ...]:
         """Who else's work runs here, and what is waited for."""
@@ -58,31 +78,74 @@ class Recoverer:
             "runs here; it is left alone and takes capacity"
             for one in self._strangers.values()
         )
-        waits = (f"nothing is started until {len(self._ending)} attempts that are not in this database have ended",)
-        return others + waits if self._ending else others
+        ending = sum(self._ending.values())
+        waits = (f"nothing is started until {ending} attempts that are not in this database have ended",)
+        away = tuple(f"backend {name} cannot be reached: {why}" for name, why in sorted(self._trouble.items()))
+        return others + (waits if ending else ()) + away
 
     def forget(self, ended: Iterable[str]) -> None:
         """These attempts are over."""
         for uid in ended:
             self._strangers.pop(uid, None)
 
-    async def run(self, starting: Collection[str], apply: Apply, wake: Wakeup, pulse: Pulse) -> dict[str, Launch]:
-        """Returns what is still to be started, by attempt uid. Attempts in `starting` are being started already."""
-        met = [await self._meet(backend, wake, pulse) for backend in self._backends.values()]
+    async def run(
+        self, backend: Backend, starting: Collection[str], apply: Apply, news: News, pulse: Pulse
+    ) -> dict[str, Launch]:
+        """Until the backend is met. Returns what is still to be started there, by attempt uid. Attempts in
+        `starting` are being started already."""
+        tries = 0
+        while True:
+            try:
+                await self._start(backend, START_LIMIT_S, pulse)
+                met = await self._meet(backend, news, pulse)
+                break
+            except (BackendUnavailable, TimeoutError) as error:
+                tries += 1
+                self._note_trouble(backend, error)
+                pause_s = backoff_ms(tries, RETRY_BASE_MS, RETRY_MAX_MS, self._runtime.entropy.jitter()) / 1000
+                pulse.beat(pause_s)
+                await anyio.sleep(pause_s)
+        self._trouble.pop(backend.backend_id, None)
         mark = await self._runtime.db.read(read_restore_mark)
+        launches = await self._go_on(met, starting, apply) if mark is None else {}
         if mark is not None:
-            await self._after_restore(met, mark)
-            return {}
-        launches: dict[str, Launch] = {}
-        for one in met:
-            launches |= await self._go_on(one, starting, apply)
+            await self._restore(backend, met, mark, pulse)
+        self.met.add(backend.backend_id)
+        if len(self.met) == len(self._backends):
+            self.all_met.set()
         return launches
 
-    async def _meet(self, backend: Backend, wake: Wakeup, pulse: Pulse) -> _Met:
-        """Returns once nothing runs that is ours and not known here."""
+    async def _start(self, backend: Backend, within_s: float, pulse: Pulse | None = None) -> None:
+        if backend.backend_id in self._started:
+            return
+        if pulse is not None:
+            pulse.beat(within_s)
+        with anyio.fail_after(within_s):
+            await backend.start(self._owner)
+        self._started.add(backend.backend_id)
+
+    def _note_trouble(self, backend: Backend, error: Exception) -> None:
+        words = str(error) or "it did not answer in time"
+        if self._trouble.get(backend.backend_id) != words:
+            log.warning("backend.unreachable", backend=backend.backend_id, error=words)
+        self._trouble[backend.backend_id] = words
+
+    async def _restore(self, backend: Backend, met: Met, mark: RestoreMark, pulse: Pulse) -> None:
+        """After a restore what a job is left with is known only once all backends have told."""
+        self._waiting_for_all[backend.backend_id] = met
+        if len(self._waiting_for_all) == len(self._backends):
+            await settle_after_restore(self._runtime, list(self._waiting_for_all.values()), mark)
+            self._restored.set()
+        while not self._restored.is_set():
+            pulse.beat(LOOK_AGAIN_S)
+            with anyio.move_on_after(LOOK_AGAIN_S):
+                await self._restored.wait()
+
+    async def _meet(self, backend: Backend, news: News, pulse: Pulse) -> Met:
+        """Returns once nothing runs that is ours and not known here. Raises BackendUnavailable."""
         told: set[str] = set()
         while True:
-            pulse.beat(LOOK_AGAIN_S)
+            pulse.beat()
             everything = await self._runtime.db.read(live_attempts)
             live = {a.attempt_uid: a for a in everything if a.backend_id == backend.backend_id}
             recovery = await backend.recover(live.keys())
@@ -94,16 +157,16 @@ class Recoverer:
                     _report(stranger, stranger in ours)
                     if stranger in ours:
                         await backend.kill(stranger.attempt_uid)
-            self._ending = {one.attempt_uid for one in ours}
+            self._ending[backend.backend_id] = len(ours)
             if not ours:
-                return _Met(live, recovery)
-            await wake.wait(LOOK_AGAIN_S)
+                return Met(live, recovery)
+            await news(LOOK_AGAIN_S)
 
     def _is_ours(self, stranger: Stranger) -> bool:
         own = {self._owner.database_id, *self._owner.ancestor_ids}
         return stranger.cluster == self._owner.cluster and stranger.database_id in own
 
-    async def _go_on(self, met: _Met, starting: Collection[str], apply: Apply) -> dict[str, Launch]:
+    async def _go_on(self, met: Met, starting: Collection[str], apply: Apply) -> dict[str, Launch]:
         now_ms = self._runtime.clock.now_ms()
         gone: list[Observation] = []
         launches: dict[str, Launch] = {}
@@ -128,46 +191,6 @@ class Recoverer:
             return Ended(live.attempt_uid, end, None, now_ms)
         return Launch(live.backend_id, launch_request(*found, self._link))
 
-    async def _after_restore(self, met: Sequence[_Met], mark: RestoreMark) -> None:
-        now_ms, jitter = self._runtime.clock.now_ms(), self._runtime.entropy
-        seen = [observation for one in met for observation in one.recovery.observations]
-        found = {one.attempt_uid for one in seen if not isinstance(one, Ended)}
-        stopped = [
-            never_started(uid, now_ms) for one in met for uid in sorted(one.recovery.unknown) if one.live[uid].kill
-        ]
-
-        def settle(tx: Tx) -> set[int]:
-            changed = apply_observations(tx, seen, now_ms, jitter)
-            changed |= _lose_unfound(tx, found, mark, now_ms)
-            changed |= apply_observations(tx, stopped, now_ms, jitter)
-            clear_restore_mark(tx)
-            return changed
-
-        changed = await self._runtime.db.write(settle)
-        log.warning("database.restored", backup=_utc(mark.taken_ms), found=len(found), jobs_changed=len(changed))
-        self._runtime.signals.publish(changed)
-
-
-def never_started(uid: str, now_ms: int) -> Ended:
-    """An attempt that was stopped before it began."""
-    return Ended(uid, AttemptEnd(EndKind.KILLED, message="was stopped before it started"), None, now_ms)
-
-
-def _lose_unfound(tx: Tx, found: Collection[str], mark: RestoreMark, now_ms: int) -> set[int]:
-    words = f"lost: this cluster's database was restored from a backup of {_utc(mark.taken_ms)}; it may have run since"
-    changed: set[int] = set()
-    # Children first: each is told what became of itself, not only that its parent has ended.
-    for uid in jobs_to_settle(tx, mark):
-        job = job_by_uid(tx, uid)
-        assert job is not None
-        draft = load_draft(tx, job)
-        lifecycle.lose_unfound(draft, found, words, now_ms)
-        if commit(tx, draft):
-            changed.add(uid)
-            stop_if_failing(tx, uid, now_ms)
-            changed |= end_children_of_ended(tx, uid, now_ms)
-    return changed
-
 
 def _report(stranger: Stranger, ours: bool) -> None:
     log.warning(
@@ -190,7 +213,3 @@ def _job_and_attempt(tx: Tx, live: LiveAttempt) -> tuple[Job, Attempt] | None:
 def _lost(uid: str, now_ms: int) -> Ended:
     message = "was lost while the controller was down: nothing of it is left, its exit code is unknown"
     return Ended(uid, AttemptEnd(EndKind.LOST, message=message), None, now_ms)
-
-
-def _utc(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -170,9 +170,10 @@ def _follow_report(draft: Draft, report: JobReport, peer: str, *, synced: bool, 
 
 
 def _error(job: Job, report: JobReport) -> str:
-    """Of a cancel the parent knows who asked for it; the peer only which cluster did."""
+    """Of a cancel the parent knows who asked for it, unless the job was lost meanwhile; the peer only which cluster
+    did."""
     ours = job.cancel_requested_ms is not None and report.state in (JobState.KILLED, JobState.PENDING, JobState.RUNNING)
-    return job.error if ours else report.error
+    return (ours and job.error) or report.error
 
 
 def _follow_task(draft: Draft, report: TaskReport, now_ms: int) -> None:

@@ -98,13 +98,20 @@ def _place_each(queued: QueuedJob, fitting: "Sequence[_Free]", now_ms: int, limi
             continue
         slot = _tightest(fitting, spec)
         if slot is None:
-            lacking = f"waiting for room: {fitting[0].lacks(spec.resources)}" if fitting else ""
-            return _Found(tuple(placed), lacking)
+            return _Found(tuple(placed), _why_not(fitting, spec))
         slot.take(spec.resources)
         placed.append(Placed(queued.job.uid, task.index, slot.summary.backend_id, slot.node))
         if len(placed) >= limit:
             break
     return _Found(tuple(placed), None)
+
+
+def _why_not(fitting: "Sequence[_Free]", spec: JobSpec) -> str:
+    """What the task waits for; "" = nothing here could ever host it."""
+    if not fitting:
+        return ""
+    first = fitting[0]
+    return first.gate.refusal() or f"waiting for room: {first.lacks(spec.resources)}"
 
 
 def _place_gang(queued: QueuedJob, fitting: "Sequence[_Free]", now_ms: int) -> _Found:

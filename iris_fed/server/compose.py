@@ -168,8 +168,8 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         stack.push_async_callback(parts.tracing.close)
         # Last, when nothing of the configuration can be refused any more: a backend starts processes.
         for backend in backends.values():
-            await backend.start(owner)
             stack.push_async_callback(backend.close)
+        await loop.start_backends()
 
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)

@@ -178,3 +178,36 @@ def test_a_controller_ends_with_whoever_started_it(hub: Cluster) -> None:
     hub.process.stdin.close()
     assert hub.collect() == 0
     hub.start()
+
+
+def test_a_launcher_that_hangs_keeps_no_controller_from_starting(hub: Cluster) -> None:
+    through = hub.submit("--name", "through", "--", "sleep", "300")
+    hub.until(through, "RUNNING")
+    uid = hub.attempt(through)["attemptUid"]
+    (launcher,) = hub.launchers()
+    hub.kill()
+    launcher.suspend()
+    try:
+        hub.start()
+        assert "note: backend local cannot be reached: " in _readyz(hub)
+        later = hub.submit("--name", "later", "--", "true")
+        reason = poll(lambda: _job(hub, later).get("pendingReason", ""), "it says what it waits for")
+        assert reason.startswith("waiting for backend local, which cannot be reached: ")
+    finally:
+        launcher.resume()
+    poll(lambda: hub.state(later) == "SUCCEEDED", "what waited runs", 40.0)
+    assert hub.attempt(through)["attemptUid"] == uid
+    assert hub.state(through) == "RUNNING"
+    assert _readyz(hub) == "ok\n"
+    hub.cancel(through)
+    hub.until(through, "KILLED")
+
+
+def _job(cluster: Cluster, job: str) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.call("GetJobStatus", jobId=job)["job"]
+    return found
+
+
+def _readyz(cluster: Cluster) -> str:
+    with urllib.request.urlopen(f"{cluster.url}/readyz", timeout=5.0) as answer:
+        return str(answer.read().decode())

@@ -64,7 +64,8 @@ async def test_a_cancel_that_the_lost_peer_had_not_heard_is_told_when_it_is_back
     await pair.hub.client.cancel(running)
     await pair.hub.client.forget_peer("lab")
     pair.wire.mend()
-    await seen(pair.hub, running, KILLED)
+    job = await seen(pair.hub, running, KILLED)
+    assert job.error == "cancelled by hub"
     assert pair.lab.engine.kills == [uid]
 
 

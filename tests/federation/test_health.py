@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,25 @@ import httpx
 from structlog.testing import capture_logs
 
 from iris_fed.backends.base import Backend, Recovery
-from iris_fed.backends.scripted import ScriptedBackend
+from iris_fed.backends.local.settings import LocalSettings
+from iris_fed.backends.scripted import ScriptedBackend, ScriptedEngine
 from iris_fed.clock import SystemClock
 from iris_fed.config.sections import LocalBackendSettings
 from iris_fed.config.settings import Settings
 from iris_fed.server.compose import Controller, Parts, running_controller
-from tests.federation.world import Pair, World, in_contact, until
+from tests.federation.world import (
+    RUNNING,
+    SUCCEEDED,
+    Cluster,
+    Pair,
+    World,
+    cpu_job,
+    gpu_job,
+    in_contact,
+    job_of,
+    seen,
+    until,
+)
 
 STUCK_AFTER_S = 0.2
 
@@ -81,7 +95,7 @@ async def test_a_backend_that_never_answers_turns_readiness_red_until_it_was_ask
 
             answer = await until(red)
             assert answer is not None
-            assert answer.text.startswith("not ready\nloop control is stuck; its last progress was ")
+            assert answer.text.startswith("not ready\nloop observe scripted is stuck; its last progress was ")
             assert (await ask(controller, "/healthz")).status_code == 200
 
             async def green() -> bool:
@@ -90,8 +104,42 @@ async def test_a_backend_that_never_answers_turns_readiness_red_until_it_was_ask
             await until(green)
             told = (await ask(controller, accept="application/json")).json()
     assert backend.asked == 2
-    assert {loop["name"]: loop["restarts"] for loop in told["loops"]}["control"] == 1
-    assert [event["loop"] for event in events if event["event"] == "loop.stuck"] == ["control"]
+    assert {loop["name"]: loop["restarts"] for loop in told["loops"]}["observe scripted"] == 1
+    assert [event["loop"] for event in events if event["event"] == "loop.stuck"] == ["observe scripted"]
+
+
+async def test_a_backend_that_is_away_when_the_controller_starts_holds_up_no_other(world: World, tmp_path: Path) -> None:
+    machine = LocalSettings("cpu", "cpu-node", cpu_millicores=8_000, memory_bytes=32 * 1024**3)
+    machines = [machine, replace(machine, backend_id="gpu", name="gpu-node", devices={"h100": 8})]
+    engines = {one.backend_id: ScriptedEngine(SystemClock(), one) for one in machines}
+    lab = world.clusters["lab"] = Cluster(world, "lab", tmp_path, engines)
+    away = engines["gpu"]
+    await lab.start()
+    on_gpu = await lab.client.submit(gpu_job("trains"))
+    await seen(lab, on_gpu, RUNNING)
+
+    await lab.stop()
+    away.unavailable = True
+    await lab.start()
+    on_cpu = await lab.client.submit(cpu_job("counts"))
+    await seen(lab, on_cpu, RUNNING)
+    told = await ask(lab.running)
+    assert told.status_code == 200
+    assert "note: backend gpu cannot be reached: the scripted engine was told to be away" in told.text
+    waits = await lab.client.submit(gpu_job("waits", count=1))
+
+    async def reason() -> str:
+        return (await job_of(lab, waits)).pending_reason
+
+    assert "waiting for backend gpu, which cannot be reached: the scripted engine" in await until(reason)
+    assert (await job_of(lab, on_gpu)).state == RUNNING
+
+    away.unavailable = False
+    await seen(lab, waits, RUNNING)
+    assert (await ask(lab.running)).text == "ok\n"
+    (first, _) = [request.attempt_uid for request in away.launched]
+    away.finish(first)
+    await seen(lab, on_gpu, SUCCEEDED)
 
 
 async def test_a_database_that_takes_no_write_turns_readiness_red(world: World) -> None:

@@ -29,6 +29,7 @@ SHOWN = (
     "SELECT f.state, f.end_state FROM federated_jobs f WHERE f.direction = 'RECEIVED' AND f.counterpart = ?"
     " AND f.nonce = ? AND (f.state = 'ADMITTED' OR f.state = 'PRUNED' AND f.end_finished_ms IS NOT NULL)"
 )
+Pairs = frozenset[tuple[str, str]]
 
 
 def unsettled(clusters: Mapping[str, Cluster]) -> list[str]:
@@ -36,11 +37,12 @@ def unsettled(clusters: Mapping[str, Cluster]) -> list[str]:
     return [words for cluster in clusters.values() for words in _unsettled_at(cluster)]
 
 
-def disagreements(clusters: Mapping[str, Cluster]) -> list[str]:
-    """Where two clusters, or the parts of one, say different things."""
+def disagreements(clusters: Mapping[str, Cluster], plain: Pairs) -> list[str]:
+    """Where two clusters, or the parts of one, say different things. `plain`: who speaks with whom without our
+    extensions."""
     found: list[str] = []
     for cluster in clusters.values():
-        found += _mirror_problems(cluster, clusters)
+        found += _mirror_problems(cluster, clusters, plain)
         found += _still_lost(cluster, clusters)
         found += [f"{cluster.name}: {words}" for words in check_database(cluster.state_dir / DATABASE_NAME)]
         found += _unknown_attempts(cluster)
@@ -53,7 +55,7 @@ def disagreements(clusters: Mapping[str, Cluster]) -> list[str]:
     return found
 
 
-def alive_though_closed(clusters: Mapping[str, Cluster], plain: frozenset[tuple[str, str]]) -> list[str]:
+def alive_though_closed(clusters: Mapping[str, Cluster], plain: Pairs) -> list[str]:
     """What runs on a peer though its parent has done with it, and is not being stopped either. Of a `plain` pair
     (parent, peer) what was lost may: a cancel that names no incarnation might hit the next one."""
     found: list[str] = []
@@ -87,7 +89,7 @@ def _unsettled_at(cluster: Cluster) -> Iterator[str]:
         yield f"{cluster.name}: an attempt of task {row['task_index']} is not over"
 
 
-def _mirror_problems(cluster: Cluster, clusters: Mapping[str, Cluster]) -> Iterator[str]:
+def _mirror_problems(cluster: Cluster, clusters: Mapping[str, Cluster], plain: Pairs) -> Iterator[str]:
     observer = _observer(cluster)
     handles = observer.rows(
         "SELECT f.*, j.state AS job_state, j.error FROM federated_jobs f JOIN jobs j ON j.nonce = f.nonce"
@@ -104,10 +106,18 @@ def _mirror_problems(cluster: Cluster, clusters: Mapping[str, Cluster]) -> Itera
         )
         words = f"{cluster.name}: {handle['job_id']} ({handle['nonce'][:6]}) is {handle['job_state']}"
         forgotten = handle["created_ms"] + REPLAY_WINDOW_MS < cluster.clock.now_ms()
+        if not rows and (cluster.name, peer.name) in plain and _acked_by_cancel(handle):
+            continue
         if rows or not (peer.lineage or cluster.lineage or forgotten):
             yield from _compare_handle(words, handle, rows[0] if rows else None)
         if rows and rows[0]["state"] == "ADMITTED" and not handle["refusal"]:
             yield from _compare_trees(words, handle, observer, _observer(peer), cluster.name)
+
+
+def _acked_by_cancel(handle: sqlite3.Row) -> bool:
+    """A delivery went unanswered, and a cancel was answered. Without our extensions that cancel named no incarnation:
+    it may have been the former of the name that it found, and whose end is shown. Cancelled jobs only."""
+    return handle["cancelled_ms"] is not None and (handle["acked_ms"] or 0) >= handle["cancelled_ms"]
 
 
 def _still_lost(cluster: Cluster, clusters: Mapping[str, Cluster]) -> Iterator[str]:

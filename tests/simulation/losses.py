@@ -60,9 +60,12 @@ class Losses:
     def giving_up(self, cluster: Cluster, peer: str) -> Held:
         """An operator is about to say that the peer never comes back."""
         self._given_up.add((cluster.name, peer))
-        assert cluster.life is not None
-        assert cluster.life.observer is not None
-        return cluster.lineage, frozenset(row["nonce"] for row in cluster.life.observer.rows(OPEN, peer))
+        return cluster.lineage, self.open_at(cluster, peer)
+
+    def open_at(self, cluster: Cluster, peer: str) -> frozenset[str]:
+        """The nonces of what a cluster has handed to a peer and is not over; nothing while it is down."""
+        observer = cluster.life.observer if cluster.life is not None else None
+        return frozenset() if observer is None else frozenset(row["nonce"] for row in observer.rows(OPEN, peer))
 
     def given_up(self, cluster: Cluster, peer: str, held: Held) -> None:
         """The controller has said that it is done: what was open then has ended, though some may be back already."""

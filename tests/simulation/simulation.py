@@ -120,7 +120,7 @@ class _Simulation:
         problems: list[str] = []
         for round_number in range(MAX_ROUNDS):
             await asyncio.sleep(ROUND_S)
-            problems = unsettled(self._clusters) or disagreements(self._clusters)
+            problems = unsettled(self._clusters) or disagreements(self._clusters, self._plain)
             if not problems:
                 return
             strays = alive_though_closed(self._clusters, self._plain) if round_number >= ROUNDS_TO_CANCEL else []

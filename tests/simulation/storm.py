@@ -139,9 +139,7 @@ class Storm:
 
     def _forget(self, cluster: Cluster) -> None:
         """Of a peer that is there all the time, comes back after a while, or comes back with nothing."""
-        if not cluster.plan.peers:
-            return
-        peer = self._world.rng.choice(cluster.plan.peers)
+        cluster, peer = self._users.pair_to_part()
         chance = self._world.rng.random()
         if chance < 0.5:
             self._cut_off(cluster.name, peer, self._world.rng.choice(GONE_FOR_S), both=True)

@@ -79,6 +79,12 @@ class Users:
         else:
             self._world.note("answer", f"{cluster.name} read {job_id}: {found.job.state}")
 
+    def pair_to_part(self) -> tuple[Cluster, str]:
+        """A parent, and a peer that it will give up: rather one that has jobs of it."""
+        pairs = [(cluster, peer) for cluster in self._clusters.values() for peer in cluster.plan.peers]
+        weights = [1 + 10 * len(self._invariants.losses.open_at(*pair)) for pair in pairs]
+        return self._world.rng.choices(pairs, weights)[0]
+
     async def forget(self, cluster: Cluster, peer: str) -> None:
         """An operator says that the peer never comes back."""
         client = self.admin(cluster)
