@@ -108,7 +108,9 @@ async def test_a_backend_that_never_answers_turns_readiness_red_until_it_was_ask
     assert [event["loop"] for event in events if event["event"] == "loop.stuck"] == ["observe scripted"]
 
 
-async def test_a_backend_that_is_away_when_the_controller_starts_holds_up_no_other(world: World, tmp_path: Path) -> None:
+async def test_a_backend_that_is_away_when_the_controller_starts_holds_up_no_other(
+    world: World, tmp_path: Path
+) -> None:
     machine = LocalSettings("cpu", "cpu-node", cpu_millicores=8_000, memory_bytes=32 * 1024**3)
     machines = [machine, replace(machine, backend_id="gpu", name="gpu-node", devices={"h100": 8})]
     engines = {one.backend_id: ScriptedEngine(SystemClock(), one) for one in machines}
