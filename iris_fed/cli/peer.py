@@ -1,5 +1,6 @@
 """`iris-fed peer ...`: the clusters that the controller may hand jobs to."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from iris_fed.cli import complete
 from iris_fed.cli.exits import CHECK_FAILED
 from iris_fed.cli.options import Context, Controller, Json, examples
+from iris_fed.cli.parse import UsageError
 
 app = typer.Typer(help="Look at the controller's peers.", no_args_is_help=True)
 
@@ -62,6 +64,8 @@ def forget(
     from iris_fed.cli.terminal import print_json
 
     if not yes:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise UsageError("there is nobody to ask; --yes says that it is meant")
         typer.confirm(f"Every unfinished job that was handed to {name} ends as lost. Go on?", abort=True, err=True)
     answer = with_client(controller, context, lambda client: client.forget_peer(name))
     if json:

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from tests.e2e.clusters import ME, Cluster, end_all
-from tests.e2e.command import all_at_once
+from tests.e2e.command import all_at_once, iris_fed
 
 
 class _Website(http.server.BaseHTTPRequestHandler):
@@ -110,3 +110,9 @@ def test_a_job_for_a_cluster_that_never_answered_is_refused_with_what_to_do(hubs
     assert ended.code == 125
     assert "lab has not answered yet" in ended.err
     assert "iris-fed peer list" in ended.err
+
+
+def test_a_peer_is_not_given_up_where_nobody_can_be_asked() -> None:
+    refused = iris_fed("peer", "forget", "lab", "--controller", "http://127.0.0.1:9")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--yes says that it is meant" in refused.err
