@@ -200,12 +200,7 @@ class LocalBackend:
         # Asked before the files are read, so that what is read after an end is all there is.
         ended = attempt_uid not in self._tracker.live
         folder = self._records.folder(attempt_uid)
-
-        def read() -> LogPage:
-            start = logfile.tail_offset(folder, tail_lines) if tail_lines > 0 else offset
-            return logfile.read_page(folder, start, max_bytes, ended)
-
-        return await asyncio.to_thread(read)
+        return await asyncio.to_thread(logfile.read_log, folder, offset, max_bytes, tail_lines, ended)
 
     async def wait_log(self, attempt_uid: str, offset: int, timeout_s: float) -> bool:
         with contextlib.suppress(TimeoutError):

@@ -55,6 +55,11 @@ def end_offset(folder: Path) -> int:
     return present[-1].end if present else 0
 
 
+def read_log(folder: Path, offset: int, max_bytes: int, tail_lines: int, ended: bool) -> LogPage:
+    """As `Backend.read_log` of a known attempt. Blocks."""
+    return read_page(folder, tail_offset(folder, tail_lines) if tail_lines > 0 else offset, max_bytes, ended)
+
+
 def read_page(folder: Path, offset: int, max_bytes: int, ended: bool) -> LogPage:
     """Lines from `offset` on, about `max_bytes` of them, at least one where there is any output.
 
