@@ -1,20 +1,22 @@
-"""How the tests share a machine: those that run real processes one after the other, the rest beside them."""
+"""How the tests share a machine: two lines of those that run real processes, the rest where there is room."""
 
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-PROCESSES = frozenset({"browser", "chaos", "conformance", "e2e", "slurm"})
-"""Their processes would take each other's processor, and time-outs of what they run would tell of that."""
+LINES = {"browser": 1, "conformance": 1, "slurm": 1, "chaos": 2, "e2e": 2}
+"""Of each line one module runs at a time: more would take each other's processor, and the time-outs of what they
+run would tell of that."""
 
 
 class OneMachine(LoadScopeScheduling):  # type: ignore[misc]
-    """A module goes to one worker; all of those that run real processes to the same."""
+    """A module goes to one worker, and so does a line of modules."""
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.split("::")[0]
-        return "processes" if module.split("/")[1] in PROCESSES else module
+        line = LINES.get(module.split("/")[1])
+        return f"line {line}" if line else module
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -26,7 +26,7 @@ from iris_fed.model.jobs import Job, JobEvent
 from iris_fed.model.ports import Handoffs
 from iris_fed.model.spec import JobSpec, Submission
 from iris_fed.model.states import TERMINAL_JOB_STATES, Band, JobState
-from iris_fed.store.bundles import BundleStore, note_use
+from iris_fed.store.bundles import BundleStore, has_used_bundle, note_use
 from iris_fed.store.db import Tx
 from iris_fed.store.handles import insert_sent
 from iris_fed.store.jobs import delete_job, insert_job, job_by_id, job_by_uid, with_secrets
@@ -36,6 +36,8 @@ from iris_fed.telemetry import get_logger
 
 RECREATE_WAIT_S = 15.0
 """How long a RECREATE waits for the old incarnation's end before it answers ABORTED."""
+
+NO_BUNDLE = "you have no such bundle on this cluster; send its bytes in bundle_blob"
 
 log = get_logger(__name__)
 
@@ -128,7 +130,7 @@ class Submitter:
                 raise InvalidArgument("does not match the SHA-256 of bundle_blob", "bundle_id")
             return replace(submission, spec=replace(spec, bundle_id=bundle_id))
         if spec.bundle_id and not self._bundles.path(spec.bundle_id).exists():
-            raise InvalidArgument("this cluster does not have that bundle; send its bytes in bundle_blob", "bundle_id")
+            raise InvalidArgument(NO_BUNDLE, "bundle_id")
         return submission
 
     async def _choose_peer(self, spec: JobSpec, name: JobId) -> str | None:
@@ -168,7 +170,7 @@ class Submitter:
         if peer is not None:
             handle = self._handoffs.new_handle(str(name), peer, submission, name.user, caller.principal)
             job = handed_to(job, peer, handle.nonce)
-        return await self._runtime.db.write(lambda tx: _create(tx, submission, name, job, handle))
+        return await self._runtime.db.write(lambda tx: _create(tx, caller, submission, name, job, handle))
 
     async def _stop_and_wait(self, caller: Identity, job: Job, deadline: float) -> None:
         async with self._runtime.signals.watch(job.uid) as news:
@@ -193,13 +195,14 @@ class Submitter:
 
 
 def _create(
-    tx: Tx, submission: Submission, name: JobId, job: Job, handle: SentHandle | None
+    tx: Tx, caller: Identity, submission: Submission, name: JobId, job: Job, handle: SentHandle | None
 ) -> _Kept | _MustStop | _Created:
     """In one transaction: the name is free or becomes so, and the job (with its handle) takes it."""
     replaced: list[str] = []
     if name.parent is not None:
-        parent = with_secrets(tx, _open_parent(tx, str(name.parent)))
+        parent = with_secrets(tx, _open_parent(tx, caller, str(name.parent)))
         job = child_of(parent, job, inherits_band=submission.band is None)
+    _check_bundle(tx, caller, submission, job)
     old = job_by_id(tx, job.job_id)
     if old is not None:
         if old.requester and not job.requester:
@@ -225,9 +228,13 @@ def _create(
     return _Created(stored, tuple(replaced))
 
 
-def _open_parent(tx: Tx, parent_id: str) -> Job:
-    """Raises FailedPrecondition unless the parent runs here and is not over."""
+def _open_parent(tx: Tx, caller: Identity, parent_id: str) -> Job:
+    """Raises FailedPrecondition unless the parent runs here, is not over, and is the caller's: a child takes over
+    what its parent has, secrets and account too. A job that another cluster handed over is no local user's, whatever
+    its name."""
     parent = job_by_id(tx, parent_id)
+    if parent is not None and caller.role not in (Role.ADMIN, Role.JOB):
+        parent = parent if (parent.requester, parent.user) == ("", caller.user) else None
     if parent is None:
         raise FailedPrecondition(f"name: there is no job {parent_id} to be a child of")
     if parent.cluster:
@@ -235,6 +242,15 @@ def _open_parent(tx: Tx, parent_id: str) -> Job:
     if parent.finished_ms is not None or parent.stop_state is not None:
         raise FailedPrecondition(f"name: {parent_id} has ended or is stopping, so it gets no further children")
     return parent
+
+
+def _check_bundle(tx: Tx, caller: Identity, submission: Submission, job: Job) -> None:
+    """A bundle that is only named must have been used by the same owner: its id alone opens it to nobody else."""
+    bundle_id = submission.spec.bundle_id
+    if not bundle_id or submission.bundle or caller.role is Role.ADMIN:
+        return
+    if not has_used_bundle(tx, bundle_id, job.requester, job.user):
+        raise InvalidArgument(NO_BUNDLE, "bundle_id")
 
 
 def _taken(old: Job) -> IrisFedError:

@@ -26,6 +26,9 @@ MAX_RETRY_MS = 10_000
 EMPTY_PAUSE_S = 0.5
 """After an answer that says nothing and was not held: a peer that is stopping gives such ones at once."""
 
+TELL_SKIPPED_S = 60.0
+"""A peer may send rows that cannot be used for ever; the log hears of it this often."""
+
 log = get_logger(__name__)
 
 
@@ -65,6 +68,7 @@ class FeedReader:
         self._page_cursor = ""
         self._timer = FullSetTimer(settings.lost_after_s)
         self._orphans: frozenset[str] = frozenset()
+        self._skipped, self._tell_skipped_s = 0, 0.0
         self.wake = Wakeup()
 
     @property
@@ -95,6 +99,9 @@ class FeedReader:
             tries = 0
             await self._act_on(applied)
             pause_s = self._pause_s(request, answer, anyio.current_time() - asked)
+            if applied.skipped and not applied.changed:
+                # Nothing in it could be used: its sender is not asked as fast as it can answer.
+                pause_s = max(pause_s, EMPTY_PAUSE_S)
             if pause_s:
                 pulse.beat(pause_s)
                 await self.wake.wait(pause_s)
@@ -173,8 +180,10 @@ class FeedReader:
         plain = not answer.database_id
         if full is not None:
             full.orphans |= applied.orphans
-        if applied.skipped:
-            log.warning("sync.rows_skipped", peer=self._contact.peer, count=applied.skipped)
+        self._skipped += applied.skipped
+        if self._skipped and anyio.current_time() >= self._tell_skipped_s:
+            log.warning("sync.rows_skipped", peer=self._contact.peer, count=self._skipped)
+            self._skipped, self._tell_skipped_s = 0, anyio.current_time() + TELL_SKIPPED_S
         ends = full is not None and not answer.more
         self._orphans = frozenset(full.orphans) if full is not None and ends else self._orphans | applied.orphans
         back = plain and went_back(request.cursor, answer.next_cursor)

@@ -10,22 +10,33 @@ from iris_fed.decide.bands import check_received_band
 from iris_fed.decide.existing import Existing
 from iris_fed.decide.newjob import new_job, received_from
 from iris_fed.decide.routing import Nowhere, choose_route
-from iris_fed.errors import Aborted, InvalidArgument, IrisFedError, NotFound, PermissionDenied, Unavailable
+from iris_fed.errors import (
+    Aborted,
+    InvalidArgument,
+    IrisFedError,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    Unavailable,
+)
 from iris_fed.model.federation import Admission, ReceivedHandle
 from iris_fed.model.ids import is_task_id, parse_job_id
 from iris_fed.model.jobs import Job, JobEvent
 from iris_fed.model.ports import LocalCluster
 from iris_fed.model.spec import Handoff, Submission
 from iris_fed.model.states import ReceivedState
-from iris_fed.store.bundles import BundleStore, note_use
+from iris_fed.store.bundles import BundleStore, has_used_bundle, note_use
 from iris_fed.store.changelog import touch
 from iris_fed.store.commit import commit
 from iris_fed.store.db import Tx
-from iris_fed.store.handles import insert_received, received_by_nonce, supersede_received
+from iris_fed.store.handles import count_fences, insert_received, received_by_nonce, supersede_received
 from iris_fed.store.jobs import delete_job, insert_job, job_by_id, load_draft
 from iris_fed.store.runtime import Runtime
 from iris_fed.store.tree import change_unfinished_below, unfinished_below
 from iris_fed.telemetry import get_logger
+
+MAX_FENCES = 10_000
+"""Of one cluster, for jobs that never arrived; they go with time."""
 
 log = get_logger(__name__)
 
@@ -179,6 +190,10 @@ def _admit(
         check_received_band(submission.band, trust.strongest_band, trust.requester)
     if miss is not None:
         raise miss
+    owner = handoff.owner or parse_job_id(submission.name, "name").user
+    bundle_id = submission.spec.bundle_id
+    if bundle_id and not submission.bundle and not has_used_bundle(tx, bundle_id, handoff.requester, owner):
+        raise InvalidArgument("that owner has no such bundle on this cluster; send its bytes", "bundle_id")
     replaced: tuple[str, ...] = ()
     old = job_by_id(tx, submission.name)
     if old is not None:
@@ -235,6 +250,8 @@ def _cancel(tx: Tx, requester: str, job_id: str, nonce: str, now_ms: int) -> Job
         raise NotFound(f"there is no child job {job_id} of that incarnation here")
     known = received_by_nonce(tx, requester, nonce)
     if known is None:
+        if count_fences(tx, requester, MAX_FENCES) >= MAX_FENCES:
+            raise ResourceExhausted(f"{MAX_FENCES} jobs that never arrived here are cancelled already")
         insert_received(
             tx,
             ReceivedHandle(

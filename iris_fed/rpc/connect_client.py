@@ -51,6 +51,7 @@ class Channel:
         deadline_s: float = DEFAULT_DEADLINE_S,
         ca_pem: bytes | None = None,
         transport: Transport | None = None,
+        most_bytes: int = MAX_RESPONSE_BYTES,
         around: Sequence[Any] = (),
     ) -> None:
         self.address = address.rstrip("/")
@@ -60,11 +61,11 @@ class Channel:
         self._owned: HTTPTransport | None = None
         if transport is None:
             transport = self._owned = open_transport(self.address, ca_pem)
-        http = Client(ConnectOnly(transport, MAX_RESPONSE_BYTES))
+        http = Client(ConnectOnly(transport, most_bytes))
         common: dict[str, Any] = {
             "accept_compression": (),
             "send_compression": None,
-            "read_max_bytes": MAX_RESPONSE_BYTES,
+            "read_max_bytes": most_bytes,
             "interceptors": [*around, CancelSafe(), *self._credentials.interceptors()],
             "http_client": http,
         }

@@ -134,7 +134,7 @@ class ControllerHandlers:
         return Controller.ListBackendsResponse(backends=[backend_to_wire(b) for b in await self._counted_backends()])
 
     async def list_peers(self, request: Controller.ListPeersRequest, ctx: Any, /) -> Controller.ListPeersResponse:
-        peers, owner = await self._do.federation.views(), self._do.sight.owner(caller())
+        peers, owner = await self._do.federation.views(), self._do.sight.counted_for(caller())
         if owner is not None:
             counts = await self._do.queries.handed_off_of(owner)
             # Of the jobs of others, neither names nor numbers.
@@ -184,7 +184,7 @@ class ControllerHandlers:
         raise _not_built("ListUserBudgets")
 
     async def _counted_backends(self) -> tuple[BackendSummary, ...]:
-        counts = await self._do.queries.task_counts_here(self._do.sight.owner(caller()))
+        counts = await self._do.queries.task_counts_here(self._do.sight.counted_for(caller()))
         return tuple(
             replace(
                 summary,

@@ -32,6 +32,8 @@ from iris_fed.rpc.wire.sync import sync_answer_from_wire, sync_request_to_wire
 MAX_ANSWER_WAIT_S = 5.0
 """Beyond what a long poll asks the peer to wait."""
 MAX_DELIVERY_MS = 600_000
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""Of one answer, or one message of a stream: what a peer says is held in memory."""
 _TOO_LARGE = "message is larger than"
 _UNSURE = frozenset({Code.UNKNOWN, Code.INTERNAL, Code.DEADLINE_EXCEEDED, Code.CANCELED, Code.DATA_LOSS})
 """The peer answered, but not that it did nothing."""
@@ -51,7 +53,12 @@ class ConnectPeer:
         around: Sequence[Any] = (),
     ) -> None:
         self._channel = Channel(
-            address, credentials=credentials, deadline_s=deadline_s, transport=transport, around=around
+            address,
+            credentials=credentials,
+            deadline_s=deadline_s,
+            transport=transport,
+            around=around,
+            most_bytes=MAX_ANSWER_BYTES,
         )
 
     async def list_backends(self) -> tuple[BackendSummary, ...]:

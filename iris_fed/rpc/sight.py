@@ -48,6 +48,12 @@ class Sight:
             return None
         return caller.user or NOBODY
 
+    def counted_for(self, caller: Identity) -> str | None:
+        """As `owner`, for what tells of many jobs at once: there a task sees what the user of its job sees."""
+        if caller.role is Role.JOB and not self._users_see_all:
+            return parse_job_id(caller.subtree).user
+        return self.owner(caller)
+
     def narrowed(self, caller: Identity, query: JobQuery) -> JobQuery:
         """A listing of what the caller sees; a task's holds only what is below its own job."""
         query = replace(query, owner=self.owner(caller))

@@ -184,7 +184,7 @@ async def running_controller(settings: Settings, url: str, parts: Parts | None =
         metrics, prefix = build_metrics(registry, runtime, federation, feed), settings.listen.path_prefix
         beside = [
             SessionRoute(identities.authenticator, audit, prefix, proxies).route(),
-            metrics.route(may_read_metrics(identities.authenticator)),
+            metrics.route(may_read_metrics(identities.authenticator, users_see_all=settings.auth.users_see_all)),
         ]
         asgi = build_app(services, ready, settings.listen.own_hosts, may_read, prefix, beside)
         controller = Controller(asgi, admin_token, db, federation, feed, loop, backends, meta, runtime.news, metrics)

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
 from iris_fed.auth.authenticator import Authenticator
+from iris_fed.auth.identity import Role
 from iris_fed.auth.policy import check_allowed
 from iris_fed.errors import IrisFedError
 from iris_fed.federation.changes import ChangeFeed
@@ -34,14 +35,17 @@ def build_metrics(registry: CollectorRegistry, runtime: Runtime, federation: Fed
     )
 
 
-def may_read_metrics(authenticator: Authenticator) -> Callable[[Request], Awaitable[bool]]:
+def may_read_metrics(authenticator: Authenticator, *, users_see_all: bool) -> Callable[[Request], Awaitable[bool]]:
+    """Whoever may see the peers; where users see only their own jobs, administrators, since counts are of all."""
+
     async def may_read(request: Request) -> bool:
         peer = f"{request.client.host}:{request.client.port}" if request.client else ""
         try:
-            check_allowed(await authenticator.authenticate(joined(request.headers.items()), peer), _READER)
+            who = await authenticator.authenticate(joined(request.headers.items()), peer)
+            check_allowed(who, _READER)
         except IrisFedError:
             return False
-        return True
+        return who.role is Role.ADMIN or (users_see_all and who.role is not Role.JOB)
 
     return may_read
 

@@ -174,6 +174,15 @@ def note_use(tx: Tx, bundle_id: str, size: int, now_ms: int) -> None:
     )
 
 
+def has_used_bundle(tx: Tx, bundle_id: str, requester: str, user: str) -> bool:
+    """Whether a job of this owner that is remembered here came with the bundle."""
+    row = tx.execute(
+        "SELECT 1 FROM jobs WHERE bundle_id = ? AND bundle_id <> '' AND requester = ? AND user = ? LIMIT 1",
+        (bundle_id, requester, user),
+    ).fetchone()
+    return row is not None
+
+
 def _note_unheard(tx: Tx, here: Sequence[tuple[str, int]], now_ms: int) -> None:
     tx.executemany(
         "INSERT INTO bundles (bundle_id, size, used_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",

@@ -169,6 +169,16 @@ def received_by_nonce(tx: Tx, requester: str, nonce: str) -> ReceivedHandle | No
     return received_from_row(row) if row else None
 
 
+def count_fences(tx: Tx, requester: str, most: int) -> int:
+    """How many cancels of jobs that never arrived are kept for that cluster, counted up to `most`."""
+    row = tx.execute(
+        "SELECT count(*) AS n FROM (SELECT 1 FROM federated_jobs"
+        " WHERE direction = 'RECEIVED' AND counterpart = ? AND state = 'FENCED' LIMIT ?)",
+        (requester, most),
+    ).fetchone()
+    return int(row["n"])
+
+
 def insert_received(tx: Tx, handle: ReceivedHandle) -> None:
     insert(tx, "federated_jobs", {"direction": "RECEIVED"} | to_columns(handle, RECEIVED_COLUMNS))
 

@@ -1,5 +1,6 @@
 """Sessions of browsers that no proxy speaks for: a token goes in once, a cookie that no script reads comes out."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from iris_fed.errors import Code, IrisFedError
 from iris_fed.web.hosts import LOOPBACK_HOSTS
 
 MAX_BODY_BYTES = 8 * 1024
+BODY_LIMIT_S = 5.0
 MAX_OPENING = 32
 """Attempts under way at once, of everybody together."""
 METHOD = "OpenSession"
@@ -54,18 +56,23 @@ class SessionRoute:
             response = Response(status_code=204)
             response.delete_cookie(COOKIE, **self._attributes(request))
             return response
+        # Read before it is counted: whoever sends a byte now and then takes nobody's place.
+        try:
+            async with asyncio.timeout(BODY_LIMIT_S):
+                token = await _token_in(request)
+        except TimeoutError:
+            return self._refuse(request, 408, "deadline_exceeded", "the request did not arrive in time")
+        if token is None:
+            return self._refuse(request, 400, "invalid_argument", 'send JSON: {"token": "..."}')
         if self._opening >= MAX_OPENING:
             return self._refuse(request, 429, "resource_exhausted", "too many sign in at once; try again")
         self._opening += 1
         try:
-            return await self._open(request)
+            return await self._open(request, token)
         finally:
             self._opening -= 1
 
-    async def _open(self, request: Request) -> Response:
-        token = await _token_in(request)
-        if token is None:
-            return self._refuse(request, 400, "invalid_argument", 'send JSON: {"token": "..."}')
+    async def _open(self, request: Request, token: str) -> Response:
         try:
             session = await self._authenticator.open_session(token)
         except IrisFedError as error:

@@ -143,7 +143,7 @@ async def test_only_who_may_see_the_peers_may_read_the_metrics(world: World, tmp
         answer = await Client(lab.transport()).execute("GET", f"{lab.url}/metrics", headers)
         found[role.value] = answer.status
     nobody = await Client(lab.transport()).execute("GET", f"{lab.url}/metrics")
-    assert found == {"admin": 200, "user": 200, "dashboard": 200, "job": 200, "federation-peer": 403}
+    assert found == {"admin": 200, "user": 200, "dashboard": 200, "job": 403, "federation-peer": 403}
     assert nobody.status == 403
     assert b"iris_fed" not in nobody.content
 

@@ -7,7 +7,7 @@ import pytest
 from pyqwest import Headers, Request, Response, Transport
 
 from iris_fed.model.ports import PeerUnreachable
-from iris_fed.rpc import connect_client
+from iris_fed.rpc import peer_client
 from iris_fed.rpc.credentials import Credentials
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller as Wired
 from iris_fed.rpc.gen.job import job_pb2
@@ -208,7 +208,7 @@ class Endless(Transport):
 
 
 async def test_an_answer_without_an_end_is_read_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect_client, "MAX_RESPONSE_BYTES", 2**20)
+    monkeypatch.setattr(peer_client, "MAX_ANSWER_BYTES", 2**20)
     endless = Endless()
     peer = ConnectPeer("http://127.0.0.1:1", Credentials(lambda: "token"), 5.0, transport=endless)
     with pytest.raises(PeerUnreachable, match="larger than 1048576 bytes"):

@@ -71,7 +71,7 @@ class TestHere:
 
     async def test_the_id_alone_names_a_bundle_that_is_known_and_is_refused_otherwise(self, world: World) -> None:
         solo = await world.add("solo")
-        with pytest.raises(InvalidArgument, match="bundle_id: this cluster does not have that bundle; send its bytes"):
+        with pytest.raises(InvalidArgument, match="bundle_id: you have no such bundle on this cluster; send its bytes"):
             await solo.client.submit(cpu_job("early", bundle_id=ID))
         await solo.client.submit(cpu_job("first", bundle_blob=BUNDLE))
         job_id = await solo.client.submit(cpu_job("second", bundle_id=ID))
