@@ -28,6 +28,7 @@ Send = Callable[[LogBatch], Awaitable[None]]
 MAX_FOLLOWED_TASKS = 256
 WAIT_S = 30.0
 """How long one wait for output or news lasts before the state is looked at again."""
+RELAY_PATIENCE_S = 15.0
 RELAY_RETRY_BASE_MS = 250
 RELAY_RETRY_MAX_MS = 5_000
 RELAY_TRIES_AFTER_END = 5
@@ -169,8 +170,16 @@ class _Relay:
 
     async def _relay(self, request: LogRequest) -> None:
         positions = tuple(LogPosition(*key, offset) for key, offset in self._positions.items())
-        batches = self._handoffs.client(self._job.cluster).read_logs(replace(request, positions=positions))
-        async for batch in batches:
+        batches = aiter(self._handoffs.client(self._job.cluster).read_logs(replace(request, positions=positions)))
+        while True:
+            try:
+                # Who follows waits for what is written next; else a peer that hangs is not waited for.
+                with anyio.fail_after(None if request.follow else RELAY_PATIENCE_S):
+                    batch = await anext(batches)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                raise PeerUnreachable(f"it has sent nothing for {RELAY_PATIENCE_S:g} s") from error
             # Failures in a row count: over days many a connection is lost.
             self._tries = 0
             for line in batch.lines:

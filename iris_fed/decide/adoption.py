@@ -140,11 +140,14 @@ def shows_lost_again(delta: Delta, handle: SentHandle | None, job: Job | None) -
 
 
 def take_back_lost(handle: SentHandle, draft: Draft, now_ms: int) -> SentHandle:
-    """The only way out of an end (promise 6). A cancel is told again."""
+    """The only way out of an end (promise 6). A cancel is told again. To show it is to acknowledge it: no answer to
+    a delivery may ever have come."""
     draft.reopen(f"{handle.peer} shows this job again; it was not lost", now_ms)
     return replace(
         handle,
         state=SentState.HANDED_OFF,
+        acked_ms=now_ms if handle.acked_ms is None else handle.acked_ms,
+        unanswered=False,
         closed_ms=None,
         lost=False,
         missing_since_ms=None,

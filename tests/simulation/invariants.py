@@ -185,7 +185,8 @@ class Invariants:
             self._launched.add(attempt)
 
     def _check_alone(self, cluster: Cluster, row: sqlite3.Row, name: str) -> None:
-        """An incarnation begins only when the former of its name has ended, or is given up as lost."""
+        """An incarnation begins only when the former of its name has ended, or is given up as lost. One that was
+        given up goes on until its peer hears otherwise."""
         parent = self._clusters[row["requester"]]
         observer = parent.life.observer if parent.life is not None else None
         if observer is None or parent.lineage or cluster.tainted:
@@ -193,7 +194,7 @@ class Invariants:
         others = observer.rows(
             "SELECT b.nonce, b.counterpart FROM federated_jobs a JOIN federated_jobs b"
             " ON b.job_id = a.job_id AND b.nonce <> a.nonce WHERE a.nonce = ? AND a.direction = 'SENT'"
-            " AND b.direction = 'SENT' AND b.lost = 0",
+            " AND a.lost = 0 AND b.direction = 'SENT' AND b.lost = 0",
             row["nonce"],
         )
         for other in others:
@@ -250,7 +251,9 @@ class Invariants:
             handoff.handoff_nonce,
         )[0]
         late = row["cancelled_ms"] is not None and row["cancelled_ms"] < cluster.clock.now_ms() - 1
-        if not row["sent"] or not row["full_set_done"] or late:
+        # A submit may have been decided on in the moment in which the peer was given up.
+        too_early = not row["full_set_done"] and not self.losses.is_giving_up(cluster, request.target)
+        if not row["sent"] or too_early or late:
             self._world.fail(f"{request} left too early or too late: {dict(row)}")
 
     def on_answered(self, request: Carried, answer: Answer) -> None:

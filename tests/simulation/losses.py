@@ -1,7 +1,7 @@
 """When a job that was handed off may end as lost, and what a person's word that a peer is gone comes to."""
 
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from iris_fed.rpc.gen.cluster.controller_pb2 import Controller as Wired
@@ -25,15 +25,17 @@ class Losses:
     def __init__(self, world: World, clusters: Mapping[str, Cluster]) -> None:
         self._world = world
         self._clusters = clusters
-        self._lost: dict[str, frozenset[str]] = defaultdict(frozenset)
+        self._lost: dict[tuple[str, int], frozenset[str]] = defaultdict(frozenset)
         self._ever_lost: set[str] = set()
         self._given_up: set[tuple[str, str]] = set()
+        self._giving_up: Counter[tuple[str, str]] = Counter()
         self._reached: dict[str, set[str]] = defaultdict(set)
 
     def check(self, cluster: Cluster, observer: Observer) -> None:
         """Only what was handed to a database that is gone, or to a peer that a person gave up."""
         rows = {row["nonce"]: row for row in observer.rows(LOST)}
-        before, self._lost[cluster.name] = self._lost[cluster.name], frozenset(rows)
+        database = (cluster.name, cluster.lineage)
+        before, self._lost[database] = self._lost[database], frozenset(rows)
         for nonce in sorted(rows.keys() - before):
             row, peer = rows[nonce], self._clusters[rows[nonce]["counterpart"]]
             self._ever_lost.add(nonce)
@@ -60,7 +62,16 @@ class Losses:
     def giving_up(self, cluster: Cluster, peer: str) -> Held:
         """An operator is about to say that the peer never comes back."""
         self._given_up.add((cluster.name, peer))
+        self._giving_up[cluster.name, peer] += 1
         return cluster.lineage, self.open_at(cluster, peer)
+
+    def answered(self, cluster: Cluster, peer: str) -> None:
+        """The controller has said what came of it, or will not."""
+        self._giving_up[cluster.name, peer] -= 1
+
+    def is_giving_up(self, cluster: Cluster, peer: str) -> bool:
+        """Whether such a word is under way."""
+        return self._giving_up[cluster.name, peer] > 0
 
     def open_at(self, cluster: Cluster, peer: str) -> frozenset[str]:
         """The nonces of what a cluster has handed to a peer and is not over; nothing while it is down."""

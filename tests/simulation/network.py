@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from pyqwest import Headers, Request, Response, Transport
 
+from iris_fed.rpc.gen.cluster.controller_pb2 import Controller
 from tests.federation.plain import is_known, plain_answer, plain_request
 from tests.simulation.serving import Answer, Carried, Serving
 from tests.simulation.world import Mortal, World
@@ -24,6 +25,8 @@ GARBAGE = (
     Answer(404, (), b""),
     Answer(503, (("content-type", "application/json"),), b'{"error": "upstream"}'),
 )
+EMPTY_SETS = 0.2
+EMPTY_SET = Controller.FederationSyncResponse(cursor_stale=True, next_cursor="0").SerializeToString()
 NOT_OFFERED = Answer(404, (("content-type", "text/plain"),), b"not found")
 OK = 200
 REFUSED = "error sending request: client error (Connect): connection refused"
@@ -67,6 +70,7 @@ class Network:
         self.served: Callable[[Carried, float], None] = lambda request, after_s: None
         self.answered: Callable[[Carried, Answer], None] = lambda request, answer: None
         self.plain: frozenset[tuple[str, str]] = frozenset()
+        self._emptied = False
 
     def cut(self, source: str, target: str, for_s: float) -> None:
         """Nothing gets from one to the other for a while."""
@@ -96,12 +100,24 @@ class Network:
         self._repeat(request)
         answer = await self._await(request, served, fate)
         if plain and answer.status == OK:
-            answer = _as_plain_answer(request, answer)
+            answer = self._as_plain_answer(request, answer)
         await asyncio.sleep(fate.back_s)
         if fate.lost == "answer" or self._is_cut(request.target, request.source):
             return await self._break(request, "no answer", fate, RESET)
+        if plain and request.method == "FederationSync" and answer.status == OK and answer.body != EMPTY_SET:
+            self._emptied = False
         self.answered(request, answer)
         return answer
+
+    def _as_plain_answer(self, request: Carried, answer: Answer) -> Answer:
+        """Now and then, and never twice in a row, a set that is empty for no reason: nobody may believe it at once."""
+        body = plain_answer(request.method, answer.body).SerializeToString(deterministic=True)
+        may_be_empty = request.method == "FederationSync" and self._world.storm and not self._emptied
+        if may_be_empty and self._world.chance(EMPTY_SETS):
+            self._emptied = True
+            self._world.note("empty set", str(request))
+            body = EMPTY_SET
+        return replace(answer, headers=_fitting(answer.headers), body=body)
 
     def _arrive(self, request: Carried) -> "asyncio.Task[Answer] | None":
         server = self._serving(request.target)
@@ -192,11 +208,6 @@ class Wire(Transport):
 def _as_plain_request(request: Carried) -> Carried:
     body = plain_request(request.method, request.body).SerializeToString(deterministic=True)
     return replace(request, headers=_fitting(request.headers), body=body)
-
-
-def _as_plain_answer(request: Carried, answer: Answer) -> Answer:
-    body = plain_answer(request.method, answer.body).SerializeToString(deterministic=True)
-    return replace(answer, headers=_fitting(answer.headers), body=body)
 
 
 def _fitting(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:

@@ -1,10 +1,11 @@
 """People who read what jobs printed, and their stories, also of jobs that a peer runs."""
 
+import asyncio
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from iris_fed.client.log_stream import STREAM_DEADLINE_S
+from iris_fed.controller.logs import RELAY_PATIENCE_S
 from iris_fed.errors import IrisFedError
 from iris_fed.rpc.gen.irisfed import cluster_pb2
 from tests.simulation.cluster import CALL_TIMEOUT_S, Cluster
@@ -15,8 +16,10 @@ from tests.simulation.world import World
 
 JOB = "SELECT uid, job_id, nonce, cluster, submitted_ms FROM jobs WHERE job_id = ?"
 RECEIVED = "SELECT created_ms, state FROM federated_jobs WHERE direction = 'RECEIVED' AND counterpart = ? AND nonce = ?"
-WITHIN_S: Mapping[str, float] = {"ReadLogs": STREAM_DEADLINE_S + CALL_TIMEOUT_S, "ListJobEvents": CALL_TIMEOUT_S}
+WITHIN_S: Mapping[str, float] = {"ReadLogs": RELAY_PATIENCE_S + CALL_TIMEOUT_S, "ListJobEvents": CALL_TIMEOUT_S}
 """So soon a controller has answered for itself and a peer that may be gone, unless it follows."""
+READER_PATIENCE_S = 120.0
+"""Then a person goes away."""
 TAKEN_OVER = "handed over by"
 PRINTED = b"this is "
 
@@ -45,10 +48,13 @@ class Readers:
         job_id, lines = asked.row["job_id"], 0
         self._world.note("logs", f"{cluster.name} {job_id}")
         try:
-            async for batch in client.logs(job_id, submitted_ms=asked.row["submitted_ms"]):
-                for line in batch.lines:
-                    self._check_line(asked, line)
-                    lines += 1
+            async with asyncio.timeout(READER_PATIENCE_S):
+                async for batch in client.logs(job_id, submitted_ms=asked.row["submitted_ms"]):
+                    for line in batch.lines:
+                        self._check_line(asked, line)
+                        lines += 1
+        except TimeoutError:
+            self._world.note("answer", f"{cluster.name} logs {job_id}: given up after {lines} lines")
         except IrisFedError as error:
             self._world.note("answer", f"{cluster.name} logs {job_id}: {error.code} after {lines} lines")
         else:

@@ -99,6 +99,8 @@ class Users:
         else:
             self._world.note("answer", f"{cluster.name} forget {peer}: {count} lost")
             self._invariants.losses.given_up(cluster, peer, held)
+        finally:
+            self._invariants.losses.answered(cluster, peer)
 
     async def submit_child(self, cluster: Cluster, task: LaunchRequest) -> None:
         """Code inside the task submits a job below its own."""

@@ -162,6 +162,13 @@ def test_a_job_found_again_is_unfinished_and_a_cancel_of_it_is_told_again() -> N
     assert (draft.job.state, draft.job.finished_ms, draft.job.error) == (JobState.PENDING, None, "")
 
 
+def test_what_is_found_again_counts_as_acknowledged_though_its_delivery_was_never_answered() -> None:
+    unanswered = replace(LOST, acked_ms=None, unanswered=True)
+    back = take_back_lost(unanswered, Draft(LOST_JOB), NOW)
+    assert (back.acked_ms, back.unanswered) == (NOW, False), "else no full set could show that it is gone"
+    assert take_back_lost(replace(LOST, acked_ms=7), Draft(LOST_JOB), NOW).acked_ms == 7
+
+
 @pytest.mark.parametrize("one", [job(JobState.SUCCEEDED, finished_ms=1), job(JobState.RUNNING)])
 def test_no_other_end_is_ever_taken_back(one: Job) -> None:
     with pytest.raises(IllegalTransition):
