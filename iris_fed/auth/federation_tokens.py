@@ -94,6 +94,6 @@ class FederationVerifier:
 def _claimed_issuer(token: str) -> str:
     claims = claimed(token)
     if claims is None:
-        raise Unauthenticated("the bearer token is neither this controller's nor a federation token")
+        raise Unauthenticated("this token is not valid here: mistyped, expired, revoked, or of another controller")
     issuer = claims.get("iss")
     return issuer if isinstance(issuer, str) else ""

@@ -16,17 +16,37 @@ def main() -> NoReturn:
     The interpreter is not taken down: threads of the HTTP transport that still let go of a finished
     call would abort the process in it (seen in two of five runs), whatever the exit code.
     """
-    code = command(sys.argv[1:])
+    _open_streams()
+    try:
+        code = command(sys.argv[1:])
+    except KeyboardInterrupt:
+        # Before the command itself could take note of it.
+        code = INTERRUPTED
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
         code = PIPE_CLOSED
+    except OSError:
+        code = code or CANNOT
     os._exit(code)
+
+
+def _open_streams() -> None:
+    """A stream that was closed by whoever started this is one that nobody reads, or that is at its end."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def command(arguments: list[str]) -> int:
     """Run one command line and return its exit code; what goes wrong is said on stderr, in one line."""
+    for word in arguments:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            shown = word.encode("utf-8", "backslashreplace").decode()
+            return _explain(UsageError(f"{shown!r} is no UTF-8, which names, commands and values must be"))
     debug = bool(os.environ.get("IRIS_FED_DEBUG")) or "--debug" in arguments[: _first_command(arguments)]
     try:
         return run(arguments)
@@ -74,7 +94,7 @@ def _sentence(error: Exception) -> tuple[str, int]:
     if type(error).__name__ == "Abort":
         return "interrupted", INTERRUPTED
     if isinstance(error, OSError):
-        return str(error), CANNOT
+        return (f"{error.strerror}: {error.filename}" if error.filename else error.strerror or str(error)), CANNOT
     return f"unexpected {type(error).__name__}: {error} (set IRIS_FED_DEBUG=1 to see where)", CANNOT
 
 

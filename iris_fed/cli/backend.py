@@ -28,5 +28,8 @@ def list_(json: Json = False, controller: Controller = None, context: Context = 
         print_json(as_json(answer))
         return
     print_table(BACKEND_COLUMNS, [backend_row(backend) for backend in answer.backends])
+    for backend in answer.backends:
+        if backend.trouble:
+            say(f"{backend.backend_id}: {backend.trouble}")
     for job in answer.unroutable_sample:
         say(f"{job.job_id} can run nowhere: {job.reason}")

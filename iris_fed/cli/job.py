@@ -26,6 +26,8 @@ RUN_EXAMPLES = examples(
     "iris-fed job run --secret HF_TOKEN=env:HF_TOKEN --max-retries 2 --no-wait -- python train.py",
 )
 
+IF_EXISTS_HELP = "error, keep or recreate a job of that name; else one that has ended is replaced."
+
 
 @app.command("run", context_settings={"allow_interspersed_args": False}, epilog=RUN_EXAMPLES)
 def run(  # noqa: PLR0913 - one parameter a flag
@@ -62,7 +64,7 @@ def run(  # noqa: PLR0913 - one parameter a flag
     max_retries_preemption: Annotated[int, typer.Option(min=0, max=1000, help="Tries after a place's failure.")] = 0,
     max_task_failures: Annotated[int, typer.Option(min=0, max=MAX_REPLICAS, help="Failed tasks to put up with.")] = 0,
     port: Annotated[list[str] | None, _text("--port", "NAME", "A port, handed over in IRIS_PORT_NAME.")] = None,
-    if_exists: Annotated[str, _text("--if-exists", "POLICY", "error, keep or recreate a job of that name.")] = "",
+    if_exists: Annotated[str, _text("--if-exists", "POLICY", IF_EXISTS_HELP)] = "",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the job's id and return.")] = False,
     wait_timeout: Annotated[str, _text("--wait-timeout", "10m", "Return after that long, with code 124.")] = "",
     json: Json = False,

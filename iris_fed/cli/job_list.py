@@ -19,6 +19,7 @@ RECENT_MS = 24 * 3600 * 1000
 WATCH_INTERVAL_S = 1.0
 MOST_A_PAGE = 1_000
 ACTIVE_STATES = (job_pb2.JOB_STATE_PENDING, job_pb2.JOB_STATE_BUILDING, job_pb2.JOB_STATE_RUNNING)
+MAX_REASON_CHARS = 200
 COLUMNS = ("JOB", "STATE", "WHERE", "TASKS", "AGE", "TIME", "REASON")
 SORTS = {
     "date": Controller.JOB_SORT_FIELD_DATE,
@@ -116,6 +117,11 @@ def state_filter(state: job_pb2.JobState) -> str:
     return formats.state(job_pb2.JobState.Name(state)).lower()
 
 
+def shortened(reason: str) -> str:
+    """For a column; the whole of it is in `job describe`."""
+    return reason if len(reason) <= MAX_REASON_CHARS else reason[: MAX_REASON_CHARS - 1] + "…"
+
+
 def rows(jobs: Iterable[job_pb2.JobStatus], now_ms: int) -> list[tuple[str, ...]]:
     """One row of COLUMNS a job."""
     return [
@@ -126,7 +132,7 @@ def rows(jobs: Iterable[job_pb2.JobStatus], now_ms: int) -> list[tuple[str, ...]
             f"{job.completed_count}/{job.task_count}",
             formats.age(now_ms, job.submitted_at.epoch_ms),
             formats.duration(run_time_ms(job, now_ms)),
-            job.pending_reason or job.error or job.status_message,
+            shortened(job.pending_reason or job.error or job.status_message),
         )
         for job in jobs
     ]

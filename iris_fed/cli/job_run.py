@@ -136,15 +136,25 @@ async def _follow(client: Client, run: Run) -> job_pb2.JobStatus:
     several = run.request.replicas > 1
     printer = LogPrinter(out.buffer, clean=out.isatty(), prefixed=several, shared=takes_sentences(out))
     log: asyncio.Task[None] | None = None
+    me = asyncio.current_task()
+    assert me is not None
     try:
         last: job_pb2.JobStatus | None = None
         async for status in client.watch(run.job_id):
-            log = log or asyncio.create_task(print_log(client, status, printer))
+            if log is None:
+                log = asyncio.create_task(print_log(client, status, printer))
+                # Who reads the output may go away at any time: then there is nobody to follow the job for.
+                log.add_done_callback(lambda ended: me.cancel() if _failure(ended) else None)
             if status.HasField("finished_at"):
                 await _rest_of(log, printer)
             if sentence := news(last, status):
                 printer.say(sentence)
             last = status
+    except asyncio.CancelledError:
+        if log is None or (broken := _failure(log)) is None:
+            raise
+        me.uncancel()
+        raise broken from None
     finally:
         if log is not None:
             log.cancel()
@@ -152,6 +162,10 @@ async def _follow(client: Client, run: Run) -> job_pb2.JobStatus:
         printer.make_way()
     assert last is not None, "a watch gives at least one status"
     return last
+
+
+def _failure(log: "asyncio.Task[None]") -> BaseException | None:
+    return log.exception() if log.done() and not log.cancelled() else None
 
 
 async def _rest_of(log: asyncio.Task[None], printer: LogPrinter) -> None:

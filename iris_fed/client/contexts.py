@@ -94,6 +94,9 @@ def choose_target(controller: str | None, context: str | None, environ: Mapping[
         return Target(check_url(environ["IRIS_CONTROLLER_URL"]), token=environ.get("IRIS_TASK_TOKEN", ""))
     if name := name or known.current:
         return _target_of_context(name, environ, known)
+    if known.contexts:
+        names = ", ".join(sorted(known.contexts))
+        raise InvalidArgument(f"no context is current: choose one with `iris-fed context use NAME` (known: {names})")
     raise InvalidArgument(NO_CONTROLLER)
 
 

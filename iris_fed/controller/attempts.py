@@ -103,7 +103,10 @@ class AttemptDriver:
             with anyio.fail_after(CALL_LIMIT_S):
                 await backend.kill(uid)
         except Exception as error:
-            log.warning("attempt.not_killed", attempt=uid, exc_info=error)
+            if isinstance(error, BackendUnavailable | TimeoutError):
+                log.warning("attempt.not_killed", attempt=uid, error=str(error) or "no answer in time")
+            else:
+                log.warning("attempt.not_killed", attempt=uid, exc_info=error)
             self._kill_tries += 1
             await anyio.sleep(self._pause_s(self._kill_tries))
             self._killing.discard(uid)

@@ -5,6 +5,7 @@ committed before it acts, so that a crash between the two is repaired when the b
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -78,11 +79,16 @@ class ControlLoop:
 
     def notes(self) -> tuple[str, ...]:
         """What an operator should know of the backends: who else takes their capacity, what they do not answer."""
-        return self._recoverer.notes() + self._driver.slow()
+        met = [backend for backend in self._backends.values() if backend.backend_id in self._recoverer.met]
+        away = tuple(f"backend {one.backend_id}: {why}" for one in met if (why := one.intake().closed))
+        return self._recoverer.notes() + away + self._driver.slow()
 
     def local_backends(self) -> tuple[BackendSummary, ...]:
         """What the backends say of themselves now."""
-        return tuple(backend.summary() for backend in self._backends.values())
+        return tuple(replace(backend.summary(), trouble=self._closed(backend)) for backend in self._backends.values())
+
+    def _closed(self, backend: Backend) -> str:
+        return self._recoverer.closed(backend.backend_id) or backend.intake().closed
 
     def refusals(self, spec: JobSpec) -> tuple[str, ...]:
         """Wire names of what the job asks for that no backend here honours; none = some backend does."""
@@ -185,6 +191,4 @@ class ControlLoop:
             self.wake()
 
     def _place(self, backend: Backend) -> Place:
-        intake = backend.intake()
-        closed = self._recoverer.closed(backend.backend_id) or intake.closed
-        return Place(backend.summary(), tuple(backend.nodes()), intake.room, closed)
+        return Place(backend.summary(), tuple(backend.nodes()), backend.intake().room, self._closed(backend))

@@ -37,5 +37,8 @@ class Story:
                 theirs = await self._handoffs.client(job.cluster).list_events(handle.remote_job_id, job.nonce)
         except (PeerRefused, PeerUnreachable):
             theirs = ()
+        if not theirs:
+            missing = f"what happened there cannot be had from {job.cluster} now"
+            own = [*own, JobEvent(0, self._runtime.clock.now_ms(), "peer.silent", missing)]
         told = [replace(event, message=f"{job.cluster}: {event.message}") for event in theirs]
         return sorted([*own, *told], key=lambda event: event.time_ms)

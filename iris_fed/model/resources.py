@@ -89,7 +89,8 @@ class Availability:
 class BackendSummary:
     """What a backend says of itself. `availability` None = no metric, match on shape alone.
 
-    `largest_node` None = it does not say (a peer without our extension).
+    `largest_node` None = it does not say (a peer without our extension). `trouble`: why nothing is started on it
+    now, "" = it takes work.
     """
 
     backend_id: str
@@ -102,6 +103,7 @@ class BackendSummary:
     worker_count: int = 0
     pending_task_count: int = 0
     running_task_count: int = 0
+    trouble: str = ""
 
 
 def without_times(backends: Sequence[BackendSummary] | None) -> tuple[BackendSummary, ...]:

@@ -1,6 +1,7 @@
 """Calls that can be cancelled."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -41,7 +42,8 @@ class CancelSafe:
 
 
 async def close_stream(stream: AsyncIterator[Any]) -> None:
-    """Whatever it is made of."""
+    """Whatever it is made of. What the library says of a stream that was given up in the middle is of no use."""
     aclose = getattr(stream, "aclose", None)
     if aclose is not None:
-        await aclose()
+        with contextlib.suppress(ConnectError, RuntimeError):
+            await aclose()

@@ -1,6 +1,7 @@
 """Reading jobs for people: one, many, their tasks and their story."""
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,9 +114,13 @@ def task_views(tx: Tx, job: Job, indexes: list[int] | None = None) -> list[TaskV
     ]
 
 
+_RUN_OR_WAIT = "count(*) AS n, sum(attempts.state = 'ASSIGNED') AS assigned"
+
+
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """Tasks of jobs that run here: those that wait, and those with a live attempt by backend id."""
+    """Tasks of jobs that run here: those that wait, also in an engine's own queue, and those that run (or are set
+    up) by backend id."""
 
     pending: int
     live_by_backend: dict[str, int]
@@ -123,21 +128,29 @@ class TaskCounts:
 
 def task_counts_here(tx: Tx) -> TaskCounts:
     rows = tx.execute(
-        "SELECT backend_id, count(*) AS n FROM attempts WHERE mirrored = 0 AND finished_ms IS NULL GROUP BY backend_id"
-    )
-    return TaskCounts(count_queued_tasks(tx), {row["backend_id"]: row["n"] for row in rows})
+        f"SELECT backend_id, {_RUN_OR_WAIT} FROM attempts"
+        " WHERE mirrored = 0 AND finished_ms IS NULL GROUP BY backend_id"
+    ).fetchall()
+    return TaskCounts(count_queued_tasks(tx) + _assigned(rows), _running(rows))
 
 
 def task_counts_of(tx: Tx, owner: str) -> TaskCounts:
     """As `task_counts_here`, of one user's own jobs."""
     rows = tx.execute(
-        "SELECT attempts.backend_id, count(*) AS n FROM attempts JOIN jobs ON jobs.uid = attempts.job_uid"
+        f"SELECT attempts.backend_id, {_RUN_OR_WAIT} FROM attempts JOIN jobs ON jobs.uid = attempts.job_uid"
         f" {_OWN} AND attempts.mirrored = 0 AND attempts.finished_ms IS NULL GROUP BY attempts.backend_id",
         (owner,),
-    )
-    live = {row["backend_id"]: row["n"] for row in rows}
+    ).fetchall()
     waiting = tx.execute(f"SELECT coalesce(sum(queued_tasks), 0) AS n FROM jobs {_OWN}", (owner,)).fetchone()
-    return TaskCounts(waiting["n"], live)
+    return TaskCounts(waiting["n"] + _assigned(rows), _running(rows))
+
+
+def _assigned(rows: Iterable[sqlite3.Row]) -> int:
+    return sum(row["assigned"] for row in rows)
+
+
+def _running(rows: Iterable[sqlite3.Row]) -> dict[str, int]:
+    return {row["backend_id"]: row["n"] - row["assigned"] for row in rows}
 
 
 def count_handed_off_of(tx: Tx, owner: str) -> dict[str, int]:

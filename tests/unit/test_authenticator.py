@@ -105,7 +105,7 @@ async def test_a_task_token_counts_only_while_its_task_runs_and_only_if_it_was_m
         ({"authorization": f"Bearer {TOKEN[:-1]}"}, "not this controller's"),
         ({"authorization": "Bearer irisfed_admin_"}, "not this controller's"),
         ({"authorization": "Bearer irisfed_admin_\xe9"}, "not this controller's"),
-        ({"authorization": "Bearer secret"}, "neither this controller's nor a federation token"),
+        ({"authorization": "Bearer secret"}, "this token is not valid here"),
     ],
 )
 async def test_anything_else_is_refused_and_told_why(headers: dict[str, str], words: str) -> None:

@@ -21,8 +21,9 @@ export async function signIn(token: string): Promise<void> {
 }
 
 export async function signOut(): Promise<void> {
+  const answer = await session("DELETE");
+  if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
   localStorage.removeItem(SIGNED_IN);
-  await session("DELETE");
 }
 
 /** Whether the cookie is this page's doing; otherwise somebody else says who asks, and cannot be signed out here. */

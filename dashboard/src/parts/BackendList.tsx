@@ -31,6 +31,7 @@ function Backend({ backend, cluster }: { backend: Controller_BackendSummary; clu
         <Link to={`/jobs?${new URLSearchParams({ cluster, backend: id })}`}>{backend.name || id}</Link>{" "}
         <span className="card-note">{backend.kind}</span>
       </h3>
+      {backend.trouble && <p className="problem-text">Takes no work now: {backend.trouble}</p>}
       <p className="figures">
         <span className="figure">
           <b>{backend.runningTaskCount ?? 0}</b> {backend.runningTaskCount === 1 ? "task runs" : "tasks run"}

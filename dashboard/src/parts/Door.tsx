@@ -9,7 +9,7 @@ import { SignInPage } from "../pages/SignInPage";
 import { Loading, Problem } from "./Notices";
 import { Shell } from "./Shell";
 
-const givenToken = takeTokenFromAddress();
+let givenToken = takeTokenFromAddress();
 
 export function Door() {
   const client = useQueryClient();
@@ -18,9 +18,19 @@ export function Door() {
   useEffect(() => {
     if (!entering) return;
     signIn(givenToken)
+      .then(() => client.resetQueries())
       .catch((error: Error) => setRefusal(error.message))
       .finally(() => setEntering(false));
-  }, [entering]);
+  }, [entering, client]);
+  useEffect(() => {
+    // Pasted into a page that is open: only the part behind the # changes, and nothing is loaded.
+    const taken = () => {
+      givenToken = takeTokenFromAddress();
+      if (givenToken) setEntering(true);
+    };
+    addEventListener("hashchange", taken);
+    return () => removeEventListener("hashchange", taken);
+  }, []);
   const me = useQuery({ ...whoAmI, enabled: !entering });
 
   if (me.data) return <Shell person={me.data} />;

@@ -1,4 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
 import { Button } from "react-aria-components";
 import { NavLink, Outlet, ScrollRestoration, useHref, useLocation } from "react-router";
 import type { LiveState } from "../api/live";
@@ -92,8 +93,14 @@ function NotLive({ since }: { since: number }) {
 
 function Who({ person }: { person: Person }) {
   const client = useQueryClient();
+  const [problem, setProblem] = useState("");
   const leave = async () => {
-    await signOut();
+    try {
+      await signOut();
+    } catch {
+      setProblem("The controller does not answer: you are still signed in.");
+      return;
+    }
     client.clear();
     location.reload();
   };
@@ -103,6 +110,7 @@ function Who({ person }: { person: Person }) {
         {person.user || person.displayName}
       </span>
       <span className="role">{person.role}</span>
+      {problem && <span role="alert">{problem}</span>}
       {isSignedInHere() && (
         <Button className="quiet" onPress={() => void leave()}>
           Sign out

@@ -25,6 +25,7 @@ def backend_to_wire(summary: BackendSummary) -> Controller.BackendSummary:
         running_task_count=min(summary.running_task_count, INT32_MAX),
         availability=_availability_to_wire(summary.availability) if summary.availability else None,
         largest_node=_shape_to_wire(summary.largest_node) if summary.largest_node else None,
+        trouble=summary.trouble[: limits.MAX_VALUE_CHARS] or None,
     )
 
 

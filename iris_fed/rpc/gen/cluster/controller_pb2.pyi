@@ -56,7 +56,7 @@ class Controller(_message.Message):
     SORT_DIRECTION_ASC: Controller.SortDirection
     SORT_DIRECTION_DESC: Controller.SortDirection
     class BackendSummary(_message.Message):
-        __slots__ = ("backend_id", "name", "kind", "capabilities", "advertised_attributes", "scale_groups", "worker_count", "pending_task_count", "running_task_count", "has_autoscaler", "capacity_health", "availability", "largest_node")
+        __slots__ = ("backend_id", "name", "kind", "capabilities", "advertised_attributes", "scale_groups", "worker_count", "pending_task_count", "running_task_count", "has_autoscaler", "capacity_health", "availability", "largest_node", "trouble")
         class AdvertisedAttributesEntry(_message.Message):
             __slots__ = ("key", "value")
             KEY_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +84,7 @@ class Controller(_message.Message):
         CAPACITY_HEALTH_FIELD_NUMBER: _ClassVar[int]
         AVAILABILITY_FIELD_NUMBER: _ClassVar[int]
         LARGEST_NODE_FIELD_NUMBER: _ClassVar[int]
+        TROUBLE_FIELD_NUMBER: _ClassVar[int]
         backend_id: str
         name: str
         kind: str
@@ -97,7 +98,8 @@ class Controller(_message.Message):
         capacity_health: _containers.ScalarMap[str, int]
         availability: Controller.ResourceAvailability
         largest_node: Controller.NodeShape
-        def __init__(self, backend_id: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., advertised_attributes: _Optional[_Mapping[str, StringList]] = ..., scale_groups: _Optional[_Iterable[str]] = ..., worker_count: _Optional[int] = ..., pending_task_count: _Optional[int] = ..., running_task_count: _Optional[int] = ..., has_autoscaler: _Optional[bool] = ..., capacity_health: _Optional[_Mapping[str, int]] = ..., availability: _Optional[_Union[Controller.ResourceAvailability, _Mapping]] = ..., largest_node: _Optional[_Union[Controller.NodeShape, _Mapping]] = ...) -> None: ...
+        trouble: str
+        def __init__(self, backend_id: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., advertised_attributes: _Optional[_Mapping[str, StringList]] = ..., scale_groups: _Optional[_Iterable[str]] = ..., worker_count: _Optional[int] = ..., pending_task_count: _Optional[int] = ..., running_task_count: _Optional[int] = ..., has_autoscaler: _Optional[bool] = ..., capacity_health: _Optional[_Mapping[str, int]] = ..., availability: _Optional[_Union[Controller.ResourceAvailability, _Mapping]] = ..., largest_node: _Optional[_Union[Controller.NodeShape, _Mapping]] = ..., trouble: _Optional[str] = ...) -> None: ...
     class NodeShape(_message.Message):
         __slots__ = ("cpu_millicores", "memory_bytes", "devices")
         class DevicesEntry(_message.Message):
