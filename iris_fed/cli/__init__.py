@@ -46,7 +46,7 @@ def command(arguments: list[str]) -> int:
             word.encode()
         except UnicodeEncodeError:
             shown = word.encode("utf-8", "backslashreplace").decode()
-            return _explain(UsageError(f"{shown!r} is no UTF-8, which names, commands and values must be"))
+            return _explain(UsageError(f"'{shown}' is no UTF-8, which names, commands and values must be"))
     debug = bool(os.environ.get("IRIS_FED_DEBUG")) or "--debug" in arguments[: _first_command(arguments)]
     try:
         return run(arguments)

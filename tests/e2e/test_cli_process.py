@@ -2,8 +2,13 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import COMMAND, clean_environment
 
 UNREACHABLE = "http://127.0.0.1:1"
 RUNS = 4
@@ -47,3 +52,23 @@ async def test_help_needs_neither_the_transport_nor_the_wire(tmp_path: Path) -> 
     _, imported = await process.communicate()
     for heavy in (b"pyqwest", b"google.protobuf", b"pydantic", b"uvicorn", b"cryptography", b"asyncio"):
         assert heavy not in imported, heavy
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
+def test_a_stream_that_is_closed_is_no_reason_to_fail(closed: str, tmp_path: Path) -> None:
+    close = (
+        f"import os, sys; os.close({['stdin', 'stdout', 'stderr'].index(closed)}); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    env = clean_environment(XDG_CONFIG_HOME=str(tmp_path))
+    words = [sys.executable, "-c", close, COMMAND, "context", "list"]
+    done = subprocess.run(words, env=env, capture_output=True, timeout=20, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done
+
+
+def test_what_is_no_utf8_is_named() -> None:
+    env = clean_environment()
+    done = subprocess.run(
+        [COMMAND, "job", "run", "--name", b"bad\xff", "--", "true"], env=env, capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert rb"bad\udcff' is no UTF-8" in done.stderr

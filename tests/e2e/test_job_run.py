@@ -9,7 +9,7 @@ from subprocess import PIPE, STDOUT
 
 import pytest
 
-from tests.e2e.clusters import ME, Cluster
+from tests.e2e.clusters import ME, Cluster, whole_id
 from tests.e2e.command import COMMAND, clean_environment, iris_fed
 from tests.e2e.terminal import CTRL_C, Terminal
 
@@ -227,3 +227,17 @@ def test_the_command_needs_no_configuration_but_an_address(hub: Cluster, tmp_pat
     shutil.copy(hub.state_dir / "admin.token", tmp_path / "token")
     env = clean_environment(IRIS_FED_TOKEN_FILE=str(tmp_path / "token"))
     assert iris_fed("job", "run", "--controller", hub.url, "--", "true", env=env).code == 0
+
+
+def test_who_reads_an_endless_output_may_go_away_at_any_time(hub: Cluster) -> None:
+    for words in (("job", "run", "--name", "endless", "--", "yes"), ("job", "logs", "endless")):
+        with hub.begin(*words) as reader:
+            assert reader.line() == "y\n"
+            assert reader.process.stdout is not None
+            reader.process.stdout.close()
+            assert reader.process.wait(20.0) != 0
+            assert reader.process.stderr is not None
+            assert b"Traceback" not in reader.process.stderr.read()
+    hub.cancel("endless")
+    hub.until("endless", "KILLED")
+    assert f"{whole_id('endless')} had ended: KILLED" in hub.run("job", "cancel", "endless").err
