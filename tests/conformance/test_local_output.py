@@ -1,7 +1,9 @@
 """An attempt's output on disk: what the launcher writes is what the backend reads."""
 
+import bisect
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from iris_fed.backends.base import LogLine
 from iris_fed.backends.posix import logfile, logformat
 from iris_fed.backends.posix.output import OutputWriter
+from iris_fed.model.limits import MAX_EPOCH_MS
 
 LIMIT = 64 * 1024
 
@@ -101,3 +104,57 @@ def test_pages_joined_are_the_output_but_for_what_they_say_was_dropped(
         at = line.offset + len(line.data)
     assert at == len(said)
     assert logfile.end_offset(folder) == len(said)
+
+
+def test_each_of_very_many_lines_has_its_time(tmp_path: Path) -> None:
+    writer = OutputWriter(str(tmp_path), 4 << 20)
+    for now_ms in range(1, 10_001):
+        writer.write(b"%063d\n" % now_ms, now_ms)
+    writer.close()
+    lines = lines_of(tmp_path)
+    assert [line.time_ms for line in lines] == list(range(1, 10_001))
+    assert [line.time_ms for line in logfile.read_page(tmp_path, 64 * 9_000, 64, ended=True).lines] == [9_001]
+
+
+def test_a_times_file_that_its_task_cuts_short_while_it_is_read_is_no_more_than_times_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = OutputWriter(str(tmp_path), 4 << 20)
+    for now_ms in range(1, 10_001):
+        writer.write(b"%063d\n" % now_ms, now_ms)
+    writer.close()
+    search = bisect.bisect_right
+
+    def cut_short(*words: Any, **named: Any) -> int:
+        os.truncate(tmp_path / logformat.times_name(0), 0)
+        return search(*words, **named)
+
+    monkeypatch.setattr(bisect, "bisect_right", cut_short)
+    lines = lines_of(tmp_path)
+    assert {line.time_ms for line in lines} == {0}
+    assert len(lines) == 10_000
+
+
+def test_times_that_a_task_invented_are_times_that_can_be_told(tmp_path: Path) -> None:
+    (tmp_path / "output.0").write_bytes(b"a\n" * 20_000)
+    (tmp_path / "output.0.times").write_bytes(b"\xff" * 16 * 20_000)
+    assert {line.time_ms for line in lines_of(tmp_path)} == {MAX_EPOCH_MS}
+    (tmp_path / f"output.{10**30}").write_bytes(b"far\n")
+    assert logfile.end_offset(tmp_path) == 40_000
+
+
+def test_what_a_task_put_in_the_place_of_its_output_is_no_output(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret\n")
+    (tmp_path / "output.0").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "output.10")
+    (tmp_path / "output.20").mkdir()
+    (tmp_path / "output.30").write_bytes(b"its own\n")
+    (tmp_path / "output.30.times").mkdir()
+    assert lines_of(tmp_path) == [LogLine(30, 0, b"its own\n", dropped_bytes=30)]
+    assert logfile.read_log(tmp_path, 0, 1 << 20, 5, ended=True).lines
+
+
+def test_a_link_that_takes_an_outputs_place_while_it_is_read_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret\n")
+    (tmp_path / "output.0").symlink_to(tmp_path / "secret")
+    assert logfile.Segment(tmp_path, 0, 7).read(0, 7) == b""

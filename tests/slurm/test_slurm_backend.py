@@ -140,6 +140,36 @@ class TestGangs:
         for index in range(3):
             await witness.until_running(f"m{index}")
 
+    async def test_a_gang_of_which_a_layout_failed_is_laid_out_anew_and_starts_whole(self, world: World) -> None:
+        backend, witness = await world.open()
+        in_the_way = world.settings.shared_dir / "attempts" / "m1"
+        in_the_way.write_text("")
+        members = [world.sleeper(f"m{index}", index=index) for index in range(2)]
+        for _ in range(2):
+            with pytest.raises(BackendUnavailable, match="could not be laid out"):
+                await backend.launch_gang(members)
+            assert (await backend.recover(["m0", "m1"])).unknown == {"m0", "m1"}
+        in_the_way.unlink()
+        await backend.launch_gang(members)
+        for index in range(2):
+            await witness.until_running(f"m{index}")
+        await backend.kill("m1")
+        for index in range(2):
+            assert (await witness.until_ended(f"m{index}")).end.kind is EndKind.KILLED
+
+    async def test_a_gang_that_was_never_submitted_is_killed_whole(self, world: World) -> None:
+        world.stand_in("sbatch")
+        world.act("sbatch", "echo 'sbatch: error: Unable to contact slurm controller' >&2; exit 1")
+        backend, witness = await world.open()
+        with pytest.raises(BackendUnavailable):
+            await backend.launch_gang([world.sleeper(f"m{index}", index=index) for index in range(2)])
+        # Its account may already write there.
+        (world.settings.shared_dir / "attempts" / "m0" / "begun").touch()
+        await eventually(lambda: "m1" not in witness.ended, "it is not over")
+        await backend.kill("m1")
+        for index in range(2):
+            assert (await witness.until_ended(f"m{index}")).end.kind is EndKind.KILLED
+
     async def test_a_gang_that_was_laid_out_and_given_up_never_begins_late(self, world: World) -> None:
         world.stand_in("sbatch")
         world.act("sbatch", "echo 'sbatch: error: Unable to contact slurm controller' >&2; exit 1")
@@ -157,6 +187,32 @@ class TestGangs:
         await asyncio.to_thread(world.slurm.ask, *words, text=f"#!/bin/sh\nexec srun -n2 {run}\n")
         assert out.read_text().count("was cancelled before it began") == 2
         assert world.runs("late0") == world.runs("late1") == 0
+
+
+class TestForged:
+    async def test_a_task_that_declares_its_own_end_is_ended_in_slurm_before_its_files_go(self, world: World) -> None:
+        backend, witness = await world.open()
+        record = '{"kind":"EXITED","exit_code":3,"signal":null,"message":"","started_ms":1,"finished_ms":2,"usage":{}}'
+        await backend.launch(world.task("forger", f"echo '{record}' > ../exit.json; trap '' TERM; sleep 1000 & wait"))
+        assert (await witness.until_ended("forger")).end.exit_code == 3
+        with pytest.raises(BackendUnavailable, match="may still run"):
+            await backend.forget("forger")
+        assert (world.settings.shared_dir / "attempts" / "forger").is_dir()
+        await asyncio.to_thread(poll, lambda: not world.slurm.active(), "its job was ended", 40.0)
+        await backend.forget("forger")
+        assert not (world.settings.shared_dir / "attempts" / "forger").exists()
+
+    async def test_an_end_that_was_taken_before_a_restart_is_found_out_after_it(self, world: World) -> None:
+        first, before = await world.open()
+        await first.launch(world.sleeper("forger"))
+        await before.until_running("forger")
+        await world.crash(first)
+        record = world.settings.shared_dir / "records" / "forger" / "end.json"
+        record.write_text('{"kind":"EXITED"}')
+        second, _ = await world.open()
+        await asyncio.to_thread(poll, lambda: not world.slurm.active(), "its job was ended", 40.0)
+        await second.forget("forger")
+        assert not record.exists()
 
 
 class TestOthers:

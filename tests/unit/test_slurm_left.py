@@ -6,6 +6,7 @@ import pytest
 
 from iris_fed.backends.base import Building, EndKind, Running
 from iris_fed.backends.slurm import left
+from iris_fed.model.limits import MAX_ERROR_CHARS
 from iris_fed.model.resources import Usage
 
 EXIT: dict[str, Any] = {
@@ -77,3 +78,28 @@ def test_measures_are_numbers_and_what_is_not_known_of_is_passed_over() -> None:
     assert left.usage({"memory_bytes": 5, "invented": "x"}) == Usage(memory_bytes=5)
     with pytest.raises(DAMAGED):
         left.usage({"memory_bytes": "much"})
+
+
+@pytest.mark.parametrize("said", ["\ud800", "\0", "\x1b[2J", "two\nlines", "\u202e"])
+def test_characters_that_cannot_be_stored_or_shown_are_replaced_and_lose_nobodys_end(said: str) -> None:
+    ended, _ = left.result("u", EXIT | {"message": f"a{said}z" + "x" * 10_000}, told=False)
+    assert ended.end.message.startswith("a")
+    assert ended.end.message.isprintable()
+    assert ended.end.message.encode()
+    assert len(ended.end.message) == MAX_ERROR_CHARS
+    seen = left.runs("u", {**PLACE, "node": said, "address": said, "ports": {said: 80}}, {"started_ms": 5})
+    assert isinstance(seen, Running)
+    assert all(text.isprintable() for text in (seen.node, seen.address, *seen.ports))
+
+
+@pytest.mark.parametrize("kind", ["PREEMPTED", "NO_CAPACITY", "KILLED", "CANCELLED"])
+def test_a_task_does_not_say_that_somebody_else_has_ended_it(kind: str) -> None:
+    with pytest.raises(DAMAGED):
+        left.result("u", EXIT | {"kind": kind}, told=False)
+
+
+def test_words_are_texts() -> None:
+    with pytest.raises(DAMAGED):
+        left.result("u", EXIT | {"message": ["x"]}, told=False)
+    with pytest.raises(DAMAGED):
+        left.runs("u", PLACE | {"node": {}}, {"started_ms": 5})

@@ -15,6 +15,7 @@ import errno
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,7 +28,10 @@ SECRETS = "secrets"
 
 Record = dict[str, Any]
 
-_MAX_RECORD_CHARS = 4 * 1024 * 1024
+MAX_TASKS_BYTES = 64 * 1024
+"""Of a record that a task can write over: no keeper's is as long."""
+_MAX_RECORD_BYTES = 4 * 1024 * 1024
+_NOT_OURS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO})
 _UID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -40,17 +44,18 @@ def attempt_folder(state_dir: str, uid: str) -> str:
     return os.path.join(state_dir, ATTEMPTS, uid)
 
 
-def read_record(path: str) -> Record | None:
-    """None when there is no such file or it is not one of ours."""
+def read_record(path: str, most_bytes: int = _MAX_RECORD_BYTES) -> Record | None:
+    """None when there is no such file or it is not one of ours: a task may have written over it, or have put
+    something else there. Raises OSError."""
     try:
-        with open(path, encoding="utf-8", opener=open_no_link) as stream:
-            text = stream.read(_MAX_RECORD_CHARS + 1)
-            # A task may have written over it.
-            record = json.loads(text) if len(text) <= _MAX_RECORD_CHARS else None
-    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+        with open(path, "rb", opener=open_no_link) as stream:
+            is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+            text = stream.read(most_bytes + 1) if is_file else b""
+        record = json.loads(text) if len(text) <= most_bytes else None
+    except (ValueError, RecursionError):
         return None
     except OSError as error:
-        if error.errno != errno.ELOOP:
+        if error.errno not in _NOT_OURS:
             raise
         return None
     return record if isinstance(record, dict) else None
@@ -66,7 +71,10 @@ def write_record(folder: str, name: str, record: Record, durable: bool) -> None:
     systems with a journal commit what came before)."""
     path = os.path.join(folder, name)
     draft = f"{path}.tmp"
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(draft)
+    # Made anew: what somebody put in its place is not written through.
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as stream:
         stream.write(json.dumps(record).encode())
         stream.flush()

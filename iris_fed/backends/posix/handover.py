@@ -1,5 +1,6 @@
 """Giving an attempt's place to the account that its task runs as. Blocking; for threads."""
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,8 @@ def write_secrets(folder: Path, secrets: Mapping[str, str]) -> None:
     place = folder / files.SECRETS
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in secrets.items():
-        fd = os.open(place / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        (place / name).unlink(missing_ok=True)
+        fd = os.open(place / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as stream:
             stream.write(text.encode())
 
@@ -38,5 +40,5 @@ def hand_over(tops: Iterable[Path], account: Account) -> None:
         for directory, folders, names in os.walk(top):
             for name in (*folders, *names):
                 os.chown(os.path.join(directory, name), account.uid, account.gid, follow_symlinks=False)
-        if top.exists():
-            os.chown(top, account.uid, account.gid)
+        with contextlib.suppress(FileNotFoundError):
+            os.chown(top, account.uid, account.gid, follow_symlinks=False)

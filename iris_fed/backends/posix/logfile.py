@@ -2,8 +2,10 @@
 
 import bisect
 import contextlib
-import mmap
+import errno
 import os
+import stat
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +13,23 @@ from pathlib import Path
 from iris_fed.backends.base import LogLine, LogPage
 from iris_fed.backends.posix.files import open_no_link
 from iris_fed.backends.posix.logformat import TIME_RECORD, segment_name, segment_starts, times_name
+from iris_fed.model.limits import MAX_EPOCH_MS
 
 MAX_LINE_BYTES = 64 * 1024
 """A longer line comes in parts of this size."""
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
-MAX_TAIL_LINES = 10_000
+MAX_PAGE_LINES = 2_000
+"""Of short lines a page of bytes would hold so many that its reader waits for the first."""
+MAX_TAIL_LINES = 1_000_000
 _MAX_TAIL_SCAN_BYTES = 16 * 1024 * 1024
 _SCAN_BLOCK_BYTES = 64 * 1024
+_MAX_SEGMENT_BYTES = 2**62
+"""A task may own the files: no size that it gives one makes an offset that the wire cannot tell."""
+_TIMES_AT_ONCE = 4096
+_MAX_TIMES_READ = 64
+"""Blocks of `_TIMES_AT_ONCE` for one segment of one page: lines of a page have no more records than that."""
+_NOT_OURS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EACCES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +42,8 @@ class Segment:
 
     def read(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes at an offset of the whole output; fewer when the file went meanwhile."""
-        try:
-            with open(self.folder / segment_name(self.start), "rb", opener=open_no_link) as stream:
-                stream.seek(offset - self.start)
-                return stream.read(min(size, self.end - offset))
-        except FileNotFoundError:
-            return b""
+        with _opened(self.folder / segment_name(self.start)) as fd:
+            return b"" if fd is None else os.pread(fd, min(size, self.end - offset), offset - self.start)
 
 
 def segments(folder: Path) -> list[Segment]:
@@ -44,9 +51,10 @@ def segments(folder: Path) -> list[Segment]:
     found = []
     for start in segment_starts(str(folder)):
         with contextlib.suppress(FileNotFoundError):
-            size = os.lstat(folder / segment_name(start)).st_size
-            if size:
-                found.append(Segment(folder, start, start + size))
+            status = os.lstat(folder / segment_name(start))
+            # What a task put in its place is no output.
+            if stat.S_ISREG(status.st_mode) and status.st_size:
+                found.append(Segment(folder, start, start + min(status.st_size, _MAX_SEGMENT_BYTES)))
     return found
 
 
@@ -71,7 +79,7 @@ def read_page(folder: Path, offset: int, max_bytes: int, ended: bool) -> LogPage
     budget = min(max(max_bytes, 1), MAX_PAGE_BYTES)
     lines: list[LogLine] = []
     for segment in present:
-        if segment.end <= at or budget <= 0:
+        if segment.end <= at or budget <= 0 or len(lines) >= MAX_PAGE_LINES:
             continue
         begin = max(at, segment.start)
         raw = segment.read(begin, budget)
@@ -79,6 +87,7 @@ def read_page(folder: Path, offset: int, max_bytes: int, ended: bool) -> LogPage
         kept = raw if settled and begin + len(raw) == segment.end else whole_lines(raw, bool(lines))
         if not kept:
             break
+        kept = _first_lines(kept, MAX_PAGE_LINES - len(lines))
         lines.extend(_timed(segment, begin, kept, begin - at))
         at = begin + len(kept)
         budget -= len(kept)
@@ -87,8 +96,18 @@ def read_page(folder: Path, offset: int, max_bytes: int, ended: bool) -> LogPage
     return LogPage(tuple(lines), at, ended and at >= end)
 
 
+def _first_lines(data: bytes, most: int) -> bytes:
+    at = 0
+    for _ in range(most):
+        newline = data.find(b"\n", at)
+        if newline < 0:
+            return data
+        at = newline + 1
+    return data[:at]
+
+
 def tail_offset(folder: Path, tail_lines: int) -> int:
-    """The offset at which the last `tail_lines` lines start (at most MAX_TAIL_LINES)."""
+    """The offset at which the last `tail_lines` lines start (at most MAX_TAIL_LINES, and those of the last 16 MiB)."""
     wanted = min(tail_lines, MAX_TAIL_LINES)
     present = segments(folder)
     last = present[-1].end - 1 if present else 0
@@ -142,29 +161,65 @@ def split_lines(data: bytes) -> Iterator[bytes]:
 
 
 class _Times:
-    """A times file, searched where it lies."""
+    """A times file, searched where it lies: a task may own it, and cut it short while it is read."""
 
-    def __init__(self, records: memoryview) -> None:
-        self._records = records
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+        self._count = 0 if fd is None else os.fstat(fd).st_size // TIME_RECORD.size
+        self._offsets: tuple[int, ...] = ()
+        self._arrivals: tuple[int, ...] = ()
+        self._is_last = False
+        self._reads_left = _MAX_TIMES_READ
 
     def at(self, offset: int) -> int:
-        """When the line that holds `offset` arrived, in epoch milliseconds."""
-        count = len(self._records) // 2
-        found = bisect.bisect_right(range(count), offset, key=lambda index: self._records[2 * index])
-        return int(self._records[2 * max(found - 1, 0) + 1]) if count else 0
+        """When the line that holds `offset` arrived, in epoch milliseconds; 0 = nobody knows."""
+        if not self._holds(offset) and self._reads_left:
+            self._reads_left -= 1
+            self._read(offset)
+        if not self._offsets:
+            return 0
+        found = bisect.bisect_right(self._offsets, offset)
+        return min(self._arrivals[max(found - 1, 0)], MAX_EPOCH_MS)
+
+    def _holds(self, offset: int) -> bool:
+        return bool(self._offsets) and self._offsets[0] <= offset and (self._is_last or offset < self._offsets[-1])
+
+    def _read(self, offset: int) -> None:
+        """The block of records that begins with the one that holds `offset`."""
+        first = max(bisect.bisect_right(range(self._count), offset, key=self._offset_of) - 1, 0)
+        numbers = self._numbers(first, _TIMES_AT_ONCE)
+        self._offsets, self._arrivals = numbers[::2], numbers[1::2]
+        self._is_last = first + len(self._offsets) >= self._count
+
+    def _offset_of(self, index: int) -> int:
+        found = self._numbers(index, 1)
+        return found[0] if found else _MAX_SEGMENT_BYTES
+
+    def _numbers(self, first: int, count: int) -> tuple[int, ...]:
+        if self._fd is None:
+            return ()
+        raw = os.pread(self._fd, count * TIME_RECORD.size, first * TIME_RECORD.size)
+        whole = len(raw) // TIME_RECORD.size
+        return struct.unpack_from(f"<{2 * whole}Q", raw)
 
 
 @contextlib.contextmanager
 def _times(segment: Segment) -> Iterator[_Times]:
+    with _opened(segment.folder / times_name(segment.start)) as fd:
+        yield _Times(fd)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int | None]:
+    """For reading; None when it is gone, or not to be read because of what a task did to it."""
     try:
-        with contextlib.ExitStack() as stack:
-            stream = stack.enter_context(open(segment.folder / times_name(segment.start), "rb", opener=open_no_link))
-            size = os.fstat(stream.fileno()).st_size // TIME_RECORD.size * TIME_RECORD.size
-            if size == 0:
-                yield _Times(memoryview(b"").cast("Q"))
-                return
-            mapped = stack.enter_context(mmap.mmap(stream.fileno(), size, prot=mmap.PROT_READ))
-            raw = stack.enter_context(memoryview(mapped))
-            yield _Times(stack.enter_context(raw.cast("Q")))
-    except FileNotFoundError:
-        yield _Times(memoryview(b"").cast("Q"))
+        fd = open_no_link(str(path), os.O_RDONLY)
+    except OSError as error:
+        if error.errno not in _NOT_OURS:
+            raise
+        yield None
+        return
+    try:
+        yield fd if stat.S_ISREG(os.fstat(fd).st_mode) else None
+    finally:
+        os.close(fd)

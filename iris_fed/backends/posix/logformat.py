@@ -17,6 +17,8 @@ BYTES_PER_TIME_RECORD = 64
 
 _PREFIX = "output."
 _TIMES = ".times"
+_MAX_DIGITS = 18
+"""What is longer, and would not fit into 64 bits, nobody but a task wrote."""
 
 
 def segment_name(start: int) -> str:
@@ -37,4 +39,5 @@ def segment_starts(folder: str) -> list[int]:
 
 
 def _is_segment(name: str) -> bool:
-    return name.startswith(_PREFIX) and name[len(_PREFIX) :].isdecimal()
+    start = name[len(_PREFIX) :]
+    return name.startswith(_PREFIX) and start.isdecimal() and len(start) <= _MAX_DIGITS

@@ -41,6 +41,8 @@ from iris_fed.model.resources import BackendSummary, NodeFree, NodeShape
 _OUTPUT_PAUSE_S = 0.1
 _LAUNCHES_S = 3.0
 """What is being submitted when the controller stops has this long."""
+_GONE_S = 10.0
+"""What has just ended here has this long to end in Slurm before its files go."""
 _EXEC_SLACK_S = 10.0
 """What the way to the node and back may take, beside the command itself."""
 _SRUNS_OWN = re.compile(rb"(?m)^srun: error: \S+: task \d+: [^\n]*\n?")
@@ -132,6 +134,11 @@ class SlurmBackend:
             if uid in known and uid not in live:
                 await self._tell_end(uid)
         if len(entries) < len(uids):
+            # Of a gang that has ended here, or was refused, the others do not come to be any more.
+            if not entries and len(fresh) < len(uids):
+                for uid in fresh:
+                    end = AttemptEnd(EndKind.NO_CAPACITY, message="was not started: others of its gang have ended")
+                    self._news.add(Ended(uid, end, None, self._clock.now_ms()))
             return
         if entries[0].launch is None and not any(entry.is_submitted for entry in entries):
             task = asyncio.get_running_loop().create_task(self._launch(entries, requests))
@@ -175,6 +182,9 @@ class SlurmBackend:
         for member in members:
             if not job_id and not member.began:
                 await self._rounds.finish(member, AttemptEnd(EndKind.KILLED, message="killed on request"))
+            elif not job_id and not member.is_submitted:
+                # Whoever made it begin, Slurm does not know of it (any more): judged like all that it has lost.
+                member.submitted_s = asyncio.get_running_loop().time()
 
     async def observe(self) -> tuple[Observation, ...]:
         return await self._news.take()
@@ -248,7 +258,11 @@ class SlurmBackend:
         return await asyncio.to_thread(workdir.read_file, work, path, offset, max_bytes)
 
     async def forget(self, attempt_uid: str) -> None:
+        """Raises BackendUnavailable while Slurm may still run its job, whatever its task said."""
         if attempt_uid in self._rounds.known and attempt_uid not in self._rounds.live:
+            kept = await asyncio.to_thread(self._shared.kept, attempt_uid)
+            if kept is not None and not await self._rounds.is_gone(kept.job, _GONE_S):
+                raise BackendUnavailable(f"Slurm may still run the job {kept.job}")
             await asyncio.to_thread(self._shared.remove, attempt_uid)
             self._rounds.known.discard(attempt_uid)
 
@@ -278,10 +292,13 @@ class SlurmBackend:
         try:
             await self._launching.run(entries, requests)
         except BackendUnavailable as error:
-            for entry in entries:
-                self._news.add(Queued(entry.uid, f"Slurm has not taken it so far: {error}"))
-                # Once it was laid out it stays: Slurm may have heard of it all the same.
-                if await asyncio.to_thread(self._shared.kept, entry.uid) is None:
+            uids = [entry.uid for entry in entries]
+            for uid in uids:
+                self._news.add(Queued(uid, f"Slurm has not taken it so far: {error}"))
+            # Once all are laid out they stay: Slurm may have heard of them all the same.
+            if not await asyncio.to_thread(self._launching.is_laid_out, uids):
+                await asyncio.to_thread(self._launching.take_back, uids)
+                for entry in entries:
                     self._drop(entry)
             raise
         finally:

@@ -58,6 +58,15 @@ class Launching:
         except OSError as error:
             raise BackendUnavailable(f"{requests[0].task_id} could not be laid out: {error}") from error
 
+    def is_laid_out(self, uids: Sequence[str]) -> bool:
+        """Whether all members are: what is not was never submitted. Blocks."""
+        return all(self._shared.kept(uid) is not None for uid in uids)
+
+    def take_back(self, uids: Sequence[str]) -> None:
+        """They were never laid out. Blocks."""
+        for uid in uids:
+            self._shared.take_back(uid)
+
     async def _submit(self, entries: Sequence[Entry], requests: Sequence[LaunchRequest]) -> None:
         account = await asyncio.to_thread(account_of, requests[0].owner, self._settings.run_as)
         in_doubt = await asyncio.to_thread(self._lay_out, entries, requests, account)
@@ -89,20 +98,18 @@ class Launching:
         self._rounds.poke()
 
     def _lay_out(self, entries: Sequence[Entry], requests: Sequence[LaunchRequest], account: Account | None) -> bool:
-        """Whether any of them was laid out before: then it may have been submitted, and is left as it is."""
-        missing = [
-            (entry, request)
-            for entry, request in zip(entries, requests, strict=True)
-            if self._shared.kept(entry.uid) is None
-        ]
-        if len(entries) > 1 and missing:
-            self._shared.place(entries[0].uid).mkdir(mode=0o700, exist_ok=True)
-            self._shared.name_gang([entry.uid for entry in entries], account)
-        for entry, request in missing:
-            self._shared.lay_out(entry.kept, self._contents(request), account)
-        return len(missing) < len(entries)
+        """Whether they were laid out before, all of them: then they may have been submitted, and stay as they are."""
+        uids = [entry.uid for entry in entries]
+        if self.is_laid_out(uids):
+            return True
+        # Before all are, nothing is submitted: what there is of a gang is laid out anew.
+        self.take_back(uids)
+        for entry, request in zip(entries, requests, strict=True):
+            gang = uids if len(uids) > 1 and entry is entries[0] else ()
+            self._shared.lay_out(entry.kept, self._contents(request, gang), account)
+        return False
 
-    def _contents(self, request: LaunchRequest) -> Contents:
+    def _contents(self, request: LaunchRequest, gang: Sequence[str]) -> Contents:
         settings, place = self._settings, self._shared.place(request.attempt_uid)
         argv, marker, setup = list(request.argv), "", ""
         if request.setup:
@@ -129,7 +136,7 @@ class Launching:
             "address": settings.address,
             "index": int(request.env.get("IRIS_TASK_INDEX", "0")),
         }
-        return Contents(request, launch, setup)
+        return Contents(request, launch, setup, gang)
 
 
 def _refusal(error: Exception) -> str:

@@ -10,6 +10,7 @@ from iris_fed.backends.base import AttemptEnd, BackendUnavailable, Ended
 from iris_fed.backends.news import News
 from iris_fed.backends.slurm.engine import Engine
 from iris_fed.backends.slurm.entries import Entry
+from iris_fed.backends.slurm.lingering import Lingering
 from iris_fed.backends.slurm.machines import Held, Machines
 from iris_fed.backends.slurm.parse import SlurmJob
 from iris_fed.backends.slurm.settings import SlurmSettings
@@ -49,6 +50,9 @@ class Rounds:
         self._machines = machines
         self._news = news
         self._clock = clock
+        self._lingering = Lingering()
+        self._ending: asyncio.Task[None] | None = None
+        self._asked = asyncio.Event()
         self._poked = asyncio.Event()
         self._turn = asyncio.Lock()
         self._before: list[SlurmJob] = []
@@ -74,7 +78,7 @@ class Rounds:
         self._tasks = [loop.create_task(self._keep_asking()), loop.create_task(self._keep_looking())]
 
     async def close(self) -> None:
-        tasks = [*self._tasks, *([self._accounting] if self._accounting is not None else [])]
+        tasks = [*self._tasks, *(task for task in (self._accounting, self._ending) if task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -97,7 +101,20 @@ class Rounds:
             if self.trouble:
                 log.info("backend.available", backend=self._settings.backend_id)
             self.trouble = ""
+        asked, self._asked = self._asked, asyncio.Event()
+        asked.set()
         await self.settle()
+
+    async def is_gone(self, job: str, limit_s: float) -> bool:
+        """Whether nothing of the job is left, here or in Slurm; waits so long for it, unless Slurm cannot be asked."""
+        if self._lingering.may_run(job):
+            self._poked.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0 if self.trouble else limit_s):
+                while self.members(job) or self._lingering.may_run(job):
+                    await self._asked.wait()
+                return True
+        return False
 
     async def finish(self, entry: Entry, end: AttemptEnd) -> None:
         """It is over: from now on this is how it ended."""
@@ -110,6 +127,7 @@ class Rounds:
         ended = Ended(entry.uid, end, started_ms, finished_ms, usage)
         del self.live[entry.uid]
         self._machines.release(entry.uid)
+        self._lingering.add(entry.kept.job, asyncio.get_running_loop().time())
         try:
             await asyncio.to_thread(self._shared.write_end, ended)
         except OSError as error:
@@ -126,6 +144,7 @@ class Rounds:
     async def _keep_asking(self) -> None:
         while True:
             idle = not self.live and not self.trouble
+            idle = idle and not self._lingering.names
             wait_s = self._settings.capacity_interval_s if idle else self._settings.poll_interval_s
             if self._unexplained():
                 wait_s = min(wait_s, _ENDING_S)
@@ -167,7 +186,8 @@ class Rounds:
         nodes = None
         if asked_s - self._capacity_s >= self._settings.capacity_interval_s:
             nodes = await self._engine.nodes()
-        jobs = await self._engine.jobs({entry.kept.job for entry in self.live.values()})
+        names = {entry.kept.job for entry in self.live.values()}
+        jobs = await self._engine.jobs(names | set(self._lingering.names))
         by_name = {job.name: job for job in jobs}
         look: set[str] = set()
         for entry in list(self.live.values()):
@@ -179,16 +199,27 @@ class Rounds:
         await self._look(look)
         mine = {entry.kept.job for entry in self.live.values()}
         self.strays = {job.name: job for job in jobs if job.name not in mine and job.state in ACTIVE_STATES}
+        self._end_lingering(self._lingering.take(self.strays.values(), self.known, asked_s, loop.time()))
         if nodes is not None:
             self._capacity_s = asked_s
             holding = [job for job in jobs if job.state in RUNNING_STATES]
-            names = {job.name for job in holding}
+            held = {job.name for job in holding}
             # One that ended a moment ago may still be counted in what the nodes said.
-            also = [job for job in self._before if job.name not in names]
-            self._machines.update(nodes, [*holding, *also], self._asked())
+            also = [job for job in self._before if job.name not in held]
+            self._machines.update(nodes, [*holding, *also], self._held())
             self._before = holding
 
-    def _asked(self) -> Mapping[str, Held]:
+    def _end_lingering(self, job_ids: Sequence[str]) -> None:
+        """In a task of its own: it may hang. What is not ended is tried again."""
+        if job_ids and (self._ending is None or self._ending.done()):
+            log.warning("jobs run on after their end", backend=self._settings.backend_id, jobs=list(job_ids))
+            self._ending = asyncio.get_running_loop().create_task(self._cancel(job_ids))
+
+    async def _cancel(self, job_ids: Sequence[str]) -> None:
+        with contextlib.suppress(BackendUnavailable):
+            await asyncio.gather(*(self._engine.cancel(job_id) for job_id in job_ids))
+
+    def _held(self) -> Mapping[str, Held]:
         """What one job of ours holds in all, by its name."""
         found: dict[str, Held] = {}
         for entry in self.live.values():
@@ -203,7 +234,7 @@ class Rounds:
             return
         found = await asyncio.to_thread(self._read_places, [entry.uid for entry in entries])
         now_s = asyncio.get_running_loop().time()
-        for entry in entries:
+        for entry in (entry for entry in entries if entry.uid in found):
             seen = found[entry.uid]
             for told in [*entry.take_place(seen, now_s), *entry.take_usage(seen.usage)]:
                 self._news.add(told)
@@ -212,7 +243,14 @@ class Rounds:
             entry.notify()
 
     def _read_places(self, uids: Sequence[str]) -> dict[str, Seen]:
-        return {uid: self._shared.look(uid) for uid in uids}
+        found = {}
+        for uid in uids:
+            try:
+                found[uid] = self._shared.look(uid)
+            except OSError as error:
+                # One place that cannot be read keeps nobody from the others.
+                log.warning("shared directory", attempt_uid=uid, error=str(error))
+        return found
 
     async def settle(self) -> None:
         """End those of which it is clear by now how they ended."""

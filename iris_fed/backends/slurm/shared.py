@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from iris_fed.backends.base import Building, Ended, LaunchRequest, Running
 from iris_fed.backends.posix import files, handover, workdir
 from iris_fed.backends.posix.ends import parse_end, unseen_end
 from iris_fed.backends.posix.files import Record
-from iris_fed.backends.posix.removal import empty
+from iris_fed.backends.posix.removal import remove
 from iris_fed.backends.posix.setup import SCRIPT
 from iris_fed.backends.posix.spawn import Account
 from iris_fed.backends.slurm import layout, left
@@ -67,11 +68,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is put into an attempt's place before it begins."""
+    """What is put into an attempt's place before it begins; `gang`: into the first one's, the uids of all."""
 
     request: LaunchRequest
     launch: Record
     setup: str = ""
+    gang: Sequence[str] = ()
 
 
 class Shared:
@@ -97,16 +99,18 @@ class Shared:
         return self.folder / files.ATTEMPTS / uid
 
     def known(self) -> tuple[set[str], list[Kept]]:
-        """Uids of all that were laid out and not forgotten, and records of those that have not ended."""
-        uids: set[str] = set()
-        unfinished: list[Kept] = []
-        for entry in os.scandir(self.folder / layout.RECORDS):
-            kept = self.kept(entry.name)
-            if kept is not None:
-                uids.add(entry.name)
-                if not os.path.exists(os.path.join(entry.path, layout.END)):
-                    unfinished.append(kept)
-        return uids, unfinished
+        """Uids of all that were laid out and not forgotten, and records of those that have not ended. Gangs of
+        which not all were laid out were never submitted: they are taken back. Raises OSError."""
+        kept = {one.uid: one for name in os.listdir(self.folder / layout.RECORDS) if (one := self.kept(name))}
+        ended = {uid for uid in kept if os.path.exists(self._record(uid) / layout.END)}
+        present = Counter(one.job for one in kept.values())
+        short = {one.job for one in kept.values() if present[one.job] < one.members}
+        begun = {uid for uid, one in kept.items() if one.job in short and self._has_begun(uid)}
+        whole = {kept[uid].job for uid in ended | begun}
+        for uid in [uid for uid, one in kept.items() if one.job in short - whole]:
+            del kept[uid]
+            self.remove(uid)
+        return set(kept), [one for uid, one in kept.items() if uid not in ended]
 
     def kept(self, uid: str) -> Kept | None:
         record = files.read_record(str(self._record(uid) / files.ATTEMPT))
@@ -115,36 +119,35 @@ class Shared:
         return None
 
     def lay_out(self, kept: Kept, contents: Contents, account: Account | None) -> None:
-        """All that it needs, and last the record: what has one may have begun. Raises OSError, UnsafeBundle."""
+        """All that it needs, and last the record: what has one may have begun. What an earlier try left there may
+        belong to the account by now, and goes first. Raises OSError, UnsafeBundle."""
         place, request = self.place(kept.uid), contents.request
-        handover.close_place(place)
+        remove(place)
+        place.mkdir(mode=0o700)
         workdir.fill(place / files.WORK, request.files, request.bundle)
         if request.secret_files:
             handover.write_secrets(place, request.secret_files)
         if contents.setup:
-            (place / SCRIPT).write_text(contents.setup)
+            layout.create(str(place / SCRIPT), contents.setup)
         files.write_record(str(place), layout.LAUNCH, contents.launch, durable=False)
+        if contents.gang:
+            files.write_record(str(place), layout.GANG, {"uids": list(contents.gang)}, durable=False)
         if account is not None:
-            handover.hand_over((place / files.WORK, place / files.SECRETS, place / SCRIPT), account)
-            for path in (place / layout.LAUNCH, place):
-                os.chown(path, account.uid, account.gid)
+            handed = (files.WORK, files.SECRETS, SCRIPT, layout.LAUNCH, layout.GANG)
+            handover.hand_over([place / name for name in handed], account)
+            os.chown(place, account.uid, account.gid, follow_symlinks=False)
         record = self._record(kept.uid)
         record.mkdir(mode=0o700, exist_ok=True)
         files.write_record(str(record), files.ATTEMPT, asdict(kept), durable=True)
-
-    def name_gang(self, uids: Sequence[str], account: Account | None) -> None:
-        """For the keepers, in the first one's place. Raises OSError."""
-        place = self.place(uids[0])
-        files.write_record(str(place), layout.GANG, {"uids": list(uids)}, durable=False)
-        if account is not None:
-            os.chown(place / layout.GANG, account.uid, account.gid)
 
     def look(self, uid: str) -> Seen:
         """What its own task may have written over is taken for absent. Raises OSError."""
         folder = str(self.place(uid))
 
         def read(name: str) -> Record | None:
-            return files.read_record(os.path.join(folder, name))
+            with contextlib.suppress(PermissionError):
+                return files.read_record(os.path.join(folder, name), files.MAX_TASKS_BYTES)
+            return None
 
         told = os.path.lexists(os.path.join(folder, layout.TOLD))
         record, result = read(files.EXIT), None
@@ -155,7 +158,7 @@ class Shared:
             runs = left.runs(uid, read(layout.PLACE), read(files.PROCESS))
         with contextlib.suppress(*_DAMAGED):
             usage = left.usage(read(layout.USAGE))
-        return Seen(os.path.lexists(os.path.join(folder, layout.BEGUN)), runs, result, told, usage)
+        return Seen(self._has_begun(uid), runs, result, told, usage)
 
     def cancel(self, uid: str) -> None:
         """Who has not begun does not begin any more. Raises OSError."""
@@ -171,9 +174,10 @@ class Shared:
             with open(self.place(job) / layout.SLURM_OUT, "rb", opener=files.open_no_link) as stream:
                 stream.seek(max(0, os.fstat(stream.fileno()).st_size - _MAX_WORDS_BYTES))
                 lines = stream.read(_MAX_WORDS_BYTES).decode("utf-8", "replace").split("\n")
-        except OSError:
+        except (OSError, TypeError):
+            # What does not seek, or has nothing to give at the moment, was put there by the task.
             return ""
-        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+        return next((left.text(line.strip(), 300) for line in reversed(lines) if line.strip()), "")
 
     def end(self, uid: str) -> Ended | None:
         record = files.read_record(str(self._record(uid) / layout.END))
@@ -183,7 +187,8 @@ class Shared:
         """Settled. Nothing of it runs, so its secrets go. Raises OSError."""
         place, uid = self.place(ended.attempt_uid), ended.attempt_uid
         files.remove_secrets(str(place))
-        (place / layout.LAUNCH).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            (place / layout.LAUNCH).unlink()
         record = {**unseen_end(ended.end, ended.started_ms, ended.finished_ms), "usage": asdict(ended.usage)}
         # One that could not be laid out has none so far.
         self._record(uid).mkdir(mode=0o700, exist_ok=True)
@@ -191,10 +196,11 @@ class Shared:
 
     def remove(self, uid: str) -> None:
         """The record goes last, so that a half-removed attempt is still known. Raises OSError."""
-        place = self.place(uid)
-        if place.exists():
-            empty(place, spared=files.ATTEMPT)
-            shutil.rmtree(place, ignore_errors=True)
+        remove(self.place(uid))
+        self.take_back(uid)
+
+    def take_back(self, uid: str) -> None:
+        """It was not laid out, whatever lies in its place."""
         shutil.rmtree(self._record(uid), ignore_errors=True)
 
     def take_news(self) -> set[str]:
@@ -205,6 +211,9 @@ class Shared:
             with contextlib.suppress(OSError):
                 os.unlink(self.folder / layout.NEWS / uid)
         return uids
+
+    def _has_begun(self, uid: str) -> bool:
+        return os.path.lexists(self.place(uid) / layout.BEGUN)
 
     def _record(self, uid: str) -> Path:
         return self.folder / layout.RECORDS / uid
