@@ -35,7 +35,7 @@ from tests.slurm.real import Slurm, poll
 
 OWNER = Owner("hub", "db-1")
 OUTPUT_BYTES = 64 * 1024
-PATIENCE_S = 20.0
+PATIENCE_S = 45.0
 NO_PROGRAM = "/no/such/program"
 
 _PUPPET = """

@@ -18,9 +18,9 @@ from iris_fed.cli.demo.sweep import sweep
 from iris_fed.cli.setup import new_key_pair, write_new
 from tests.e2e.command import COMMAND, Ended, Running, all_at_once, clean_environment, iris_fed, poll
 
-START_LIMIT_S = 20.0
-STOP_LIMIT_S = 15.0
-CALL_LIMIT_S = 10.0
+START_LIMIT_S = 60.0
+STOP_LIMIT_S = 40.0
+CALL_LIMIT_S = 30.0
 HEARTBEATS = {"heartbeat_interval_s": 0.5, "heartbeat_timeout_s": 0.4}
 RETENTION = {"interval_s": 1.0}
 """Each round also empties the write-ahead log."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 COMMAND = str(Path(sys.executable).with_name("iris-fed"))
-COMMAND_LIMIT_S = 40.0
-LINE_LIMIT_S = 20.0
+COMMAND_LIMIT_S = 80.0
+LINE_LIMIT_S = 60.0
 POLL_S = 0.03
 AT_ONCE = 4
 
@@ -56,7 +56,7 @@ def all_at_once(calls: Iterable[Callable[[], T]]) -> list[T]:
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
-def poll(look: Callable[[], T | None], what: str, limit_s: float = 15.0) -> T:
+def poll(look: Callable[[], T | None], what: str, limit_s: float = 45.0) -> T:
     """What `look` finds, once it is true."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:

@@ -14,7 +14,7 @@ from iris_fed.cli.demo.sweep import sweep
 from tests.e2e.clusters import processes_naming
 from tests.e2e.command import COMMAND, Running, all_at_once, clean_environment, poll
 
-GONE_LIMIT_S = 30.0
+GONE_LIMIT_S = 60.0
 FILE_BYTES = 40_000
 """Too little for a database."""
 

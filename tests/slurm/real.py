@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scancel", "scontrol", "srun", "sacct")
-START_LIMIT_S = 30.0
+START_LIMIT_S = 60.0
 STOP_LIMIT_S = 20.0
-COMMAND_LIMIT_S = 20.0
+COMMAND_LIMIT_S = 45.0
 POLL_S = 0.05
 NVIDIA_MAJOR = 195
 
@@ -244,7 +244,7 @@ def overlaid(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def poll(look: Callable[[], object], what: str, limit_s: float = 15.0) -> None:
+def poll(look: Callable[[], object], what: str, limit_s: float = 45.0) -> None:
     deadline = time.monotonic() + limit_s
     while not look():
         assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
