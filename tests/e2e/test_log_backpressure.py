@@ -11,7 +11,7 @@ from tests.e2e.command import COMMAND, POLL_S, Running, clean_environment, poll
 LINES = 7_000
 LINE = "x" * 7_999
 SIZE = LINES * (len(LINE) + 1)
-MOST_ON_THE_WAY = SIZE // 2
+MOST_ON_THE_WAY = SIZE * 4 // 5
 """Sockets hold up to ten MiB a hop, pages and pipes a few more; what is not held back is all of it."""
 QUIET_S = 1.5
 PROGRAM = f"print(('{LINE}' + chr(10)) * {LINES}, end='')"
